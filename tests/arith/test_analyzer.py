@@ -39,7 +39,7 @@ def test_simplify_keeps_the_truth(expr: tir.Expr) -> None:
 
 @CASES
 @given(integers)
-def test_simplify_settles(expr: tir.Expr) -> None:
+def test_simplify_reaches_a_fixed_point(expr: tir.Expr) -> None:
     """A second pass may only shorten; a third changes nothing that the second did not."""
     analyzer = bound_analyzer()
     once = analyzer.simplify(analyzer.simplify(expr))
@@ -108,7 +108,7 @@ def test_constraints_are_used_soundly(condition: tir.Expr, expr: tir.Expr) -> No
 
 @CASES
 @given(integers)
-def test_intervals_cover(expr: tir.Expr) -> None:
+def test_intervals_cover_all_values(expr: tir.Expr) -> None:
     """`z` stays symbolic, the others run over their domains."""
     domains = {v: from_range(tir.Range(c.const(DOMAINS[v].start), c.const(len(DOMAINS[v])))) for v in (X, Y)}
     found = eval_set(expr, domains)
@@ -145,12 +145,12 @@ def test_like_terms_are_collected() -> None:
         (tir.Select(INT32, c.less(X, 8), Y, Z), Y),
     ],
 )
-def test_known_forms(expr: tir.Expr, expected: tir.Expr) -> None:
+def test_known_expressions_simplify_as_expected(expr: tir.Expr, expected: tir.Expr) -> None:
     analyzer = bound_analyzer()
     assert analyzer.same(analyzer.simplify(expr), expected)
 
 
-def test_symbolic_extents() -> None:
+def test_divisions_by_symbolic_extents_simplify() -> None:
     n = tir.Var("n", INT64)
     i = tir.Var("i", INT64)
     analyzer = Analyzer()

@@ -29,7 +29,7 @@ def test_a_tile_whose_last_is_cut_off() -> None:
     assert not at_most(written, read, blocks(52))
 
 
-def test_operands() -> None:
+def test_operands_of_nested_minima_are_listed() -> None:
     expr = c.add(c.sub(7, c.mul(c.maximum(B, 3), 2)), 1)
     assert [str(e) for e in operands_of(expr, tir.Min)] == ["7 - b * 2 + 1", "2"]
     assert [str(e) for e in operands_of(expr, tir.Max)] == [str(expr)]

@@ -22,7 +22,7 @@ BIJECTIVE = [
 
 
 @pytest.mark.parametrize(("function", "shape"), BIJECTIVE, ids=range(len(BIJECTIVE)))
-def test_inverse(function: object, shape: tuple[int, ...]) -> None:
+def test_inverse_undoes_the_map(function: object, shape: tuple[int, ...]) -> None:
     made = maps.from_func(function, dtype="int32", wrap=Scalar)  # type: ignore[arg-type]
     ranges = [Range(c.const(0), c.const(n)) for n in shape]
     back = maps.inverse(made, ranges)
@@ -34,7 +34,7 @@ def test_inverse(function: object, shape: tuple[int, ...]) -> None:
         assert [value(r, there) for r in back.result] == list(at.values())
 
 
-def test_padding() -> None:
+def test_inverse_reports_the_padding() -> None:
     """14 elements in blocks of 4: the last two are padding."""
     made = maps.from_func(lambda i: (i // 4, i % 4), dtype="int32", wrap=Scalar)
     back, padding = maps.non_surjective_inverse(made, [Range(c.const(0), c.const(14))])
@@ -44,13 +44,13 @@ def test_padding() -> None:
         maps.inverse(made, [Range(c.const(0), c.const(14))])
 
 
-def test_equivalent() -> None:
+def test_equivalent_maps_are_recognised() -> None:
     one = maps.from_func(lambda i, j: (i * 8 + j,), wrap=Scalar)
     assert maps.equivalent(one, maps.from_func(lambda a, b: (b + 8 * a,), wrap=Scalar))
     assert not maps.equivalent(one, maps.from_func(lambda a, b: (a + 8 * b,), wrap=Scalar))
 
 
-def test_functions() -> None:
+def test_maps_are_built_from_functions() -> None:
     made, separators = maps.from_func_separated(lambda *a: (a[0], maps.AXIS_SEPARATOR, a[1]), 2, wrap=Scalar)
     assert [v.name for v in made.indices] == ["a_0", "a_1"] and separators == (1,)
     assert isinstance(made.result[0], tir.Var)

@@ -121,7 +121,7 @@ def test_fused_and_split_again() -> None:
     assert [*map(str, iter_map_simplify([through], loops(i=32)))] == ["i"]
 
 
-def test_symbolic_extents() -> None:
+def test_maps_over_symbolic_extents_are_detected() -> None:
     inner = c.add(c.mul(I, 4), J)
     blocks = c.floordiv(c.add(N, 3), 4)
     found = detect_iter_map([inner], {**loops(i=blocks, j=4)}, c.less(inner, N), "bijective")
@@ -134,7 +134,7 @@ def test_symbolic_extents() -> None:
     assert not is_affine([c.floordiv(I, 7)], loops(i=N))
 
 
-def test_int64_loops() -> None:
+def test_int64_loops_keep_their_dtype() -> None:
     i, j = tir.Var("i", INT64), tir.Var("j", INT64)
     iters = {v: Range(c.const(0, INT64), c.const(8, INT64)) for v in (i, j)}
     made = iter_map_simplify([c.add(c.mul(i, 8), j)], iters, level="bijective")
@@ -156,7 +156,7 @@ def test_int64_loops() -> None:
         ([c.floormod(c.floormod(I, 8), 3)], loops(i=16), TRUE, "a remainder that 3 does not divide"),
     ],
 )  # fmt: skip
-def test_reasons(bindings: list[Expr], iters: Iters, predicate: Expr, reason: str) -> None:
+def test_rejected_maps_say_why(bindings: list[Expr], iters: Iters, predicate: Expr, reason: str) -> None:
     found = detect_iter_map(bindings, iters, predicate, "bijective")
     assert not found and not found.indices
     assert reason in found.reason

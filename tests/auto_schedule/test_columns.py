@@ -76,7 +76,7 @@ def test_convolutions_in_groups(layout: str, sizes: list, groups: int, channels:
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("kind", POOLS)
 @pytest.mark.parametrize(("window", "stride", "pad"), [(3, 2, 1), (2, 2, 0), (3, 1, 1)])
-def test_pools(kind: str, layout: str, window: int, stride: int, pad: int) -> None:
+def test_pools_are_scheduled_by_the_rule(kind: str, layout: str, window: int, stride: int, pad: int) -> None:
     mod = pool(kind, layout, [17, 36], 20, window, stride, pad)
     assert rules(mod) == {"columns"}
     assert_same_results(mod)
@@ -111,7 +111,9 @@ def test_columns_of_any_number(name: str, outer: list[int], length: int, dtype: 
     st.integers(1, 3),
     st.integers(1, 3),
 )
-def test_any_window(kind: str, layout: str, sizes: list, channels: int, window: int, stride: int) -> None:
+def test_windows_of_any_size_keep_results(
+    kind: str, layout: str, sizes: list, channels: int, window: int, stride: int
+) -> None:
     if kind in POOLS:
         assert_same_results(pool(kind, layout, sizes, channels, window, stride, window // 2))
     else:
@@ -130,7 +132,7 @@ def test_every_second_third_and_fourth_element(stride: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "size"), [("max", 3), ("max", 40), ("softmax", 8), ("depthwise", 3)])
-def test_symbolic_columns(kind: str, size: int) -> None:
+def test_symbolic_columns_keep_results(kind: str, size: int) -> None:
     if kind == "max":
         mod = pool("max", "NCHW", [6, "n"], 3, 3, 1, 1)
     elif kind == "softmax":

@@ -103,7 +103,7 @@ def test_one_and_three_dimensions(layout: str) -> None:
 
 
 @pytest.mark.parametrize("batch", [0, 1, 3])
-def test_symbolic_batch(batch: int) -> None:
+def test_symbolic_batches_keep_results(batch: int) -> None:
     mod = convolution("NHWC", [8, 8], (4, 32), [3, 3], padding=1, batch="n")
     assert rule(mod) == "conv"
     assert_same_results(mod, {"n": batch})
@@ -111,7 +111,7 @@ def test_symbolic_batch(batch: int) -> None:
 
 @pytest.mark.parametrize("size", [3, 8, 19])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_symbolic_columns(layout: str, size: int) -> None:
+def test_symbolic_columns_keep_results(layout: str, size: int) -> None:
     mod = convolution(layout, [6, "n"], (4, 16), [3, 3], padding=1, tail=False)
     assert_same_results(mod, {"n": size})
 
@@ -127,7 +127,7 @@ def test_symbolic_columns(layout: str, size: int) -> None:
     st.integers(1, 2),
     st.sampled_from(["float32", "float64", "int32"]),
 )
-def test_any_convolution(
+def test_convolutions_of_any_shape_keep_results(
     layout: str, sizes: list, channels: tuple, window: list, stride: int, dilation: int, dtype: str
 ) -> None:
     assert_same_results(convolution(layout, sizes, channels, window, stride, dilation, 2, dtype=dtype))

@@ -78,7 +78,7 @@ def _weights(kind: str, k: int, n: int) -> tuple[list[np.ndarray], np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", CODED)
-def test_numbers(kind: str) -> None:
+def test_products_match_numpy(kind: str) -> None:
     k, n = 256, 192
     main = mlcc.load(mlcc.build(mlcc.parse(_text(kind, "m", k, n, bias=True)), "llvm{cpu=native}"))["main"]
     weights, matrix = _weights(kind, k, n)

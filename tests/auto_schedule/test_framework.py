@@ -115,7 +115,7 @@ def test_the_object_is_the_same_when_replayed() -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 64])
-def test_symbolic_sizes(n: int) -> None:
+def test_symbolic_sizes_keep_results(n: int) -> None:
     mod = lowered(ELEMENTWISE)
     assert {a.rule for a in chosen(mod).values()} == {"elementwise"}
     assert_same_results(mod, {"n": n})
@@ -151,7 +151,7 @@ def test_the_command_prints_what_replays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batch", range(4))
-def test_generated_functions(batch: int, all_cases: bool) -> None:
+def test_generated_functions_keep_results(batch: int, all_cases: bool) -> None:
     """Rules break on nothing, and the scheduled function computes what it did."""
     targets = ("llvm{triple=x86_64-linux-gnu}", "llvm{triple=x86_64-linux-gnu cpu=x86-64-v4}")
     facts = [CpuFacts.of(t) for t in targets]

@@ -54,7 +54,7 @@ def product(m: object, n: object, k: object) -> str:
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 32), (101, 67, 53), (16, 17, 1), (300, 131, 20)])
-def test_products(m: int, n: int, k: int) -> None:
+def test_products_agree_when_emulated(m: int, n: int, k: int) -> None:
     made = agree(product(m, n, k), rule="gpu-matmul")
     assert {"blockIdx.x", "threadIdx.x", "threadIdx.y"} <= threads(made)
 
@@ -139,7 +139,7 @@ def test_batches_of_products(transposed: bool) -> None:
         ("(1, 9, 9, 5)", "(24, 3, 2, 5)", 'data_layout="NHWC", kernel_layout="OHWI"'),
     ],
 )
-def test_convolutions(data: str, weight: str, options: str) -> None:
+def test_convolutions_agree_when_emulated(data: str, weight: str, options: str) -> None:
     text = graph(floats(x=data, w=weight), f"y = R.nn.conv2d(x, w, {options})", "o = R.nn.relu(y)", result="o")
     made = agree(text, {"n": 2}, rule="gpu-conv")
     stages = {n.name for f in made.functions.values() for n in walk(f) if isinstance(n, tir.Block)}
@@ -159,12 +159,12 @@ def test_convolutions(data: str, weight: str, options: str) -> None:
         ("(3, 70)", "R.argmax(x, axis=1)", "gpu-rows"),
     ],
 )
-def test_reductions(shape: str, line: str, rule: str) -> None:
+def test_reductions_agree_when_emulated(shape: str, line: str, rule: str) -> None:
     agree(graph(floats(x=shape), f"y = {line}", result="y"), rule=rule)
 
 
 @pytest.mark.parametrize("shape", ["(33, 70)", "(32, 64)", "(40, 3, 50)"])
-def test_transposes(shape: str) -> None:
+def test_transposes_agree_when_emulated(shape: str) -> None:
     made = agree(graph(floats(x=shape), "t = R.permute_dims(x)", "y = R.exp(t)", result="y"), rule="gpu-transposes")
     assert {"blockIdx.x", "threadIdx.x", "threadIdx.y"} == threads(made)
 

@@ -17,7 +17,7 @@ from tests.auto_schedule.kernels import graph, lowered, scheduled
         ("(3, 40, 64)", "R.sum(x, axis=[0, 1])", 1),
     ],
 )
-def test_whole_sectors(shape: str, line: str, kernels: int) -> None:
+def test_accesses_use_whole_sectors(shape: str, line: str, kernels: int) -> None:
     found = costs_of(graph(f'x: R.Tensor({shape}, "float32")', f"y = {line}", result="y"))
     assert found.rules == ["gpu-fallback"] and len(found.kernels) == kernels and found.conflicts == 0
     first = [a for a in found.kernels[0].accesses if a.scope == "global" and a.what == "read"]
@@ -42,7 +42,7 @@ def test_sizes_that_fit_nothing(shape: str, line: str, sizes: dict[str, int]) ->
     costs_of(graph(f'x: R.Tensor({shape}, "float32")', f"y = {line}", result="y"), sizes, tolerance=1e-3)
 
 
-def test_scripts_replay() -> None:
+def test_chosen_scripts_replay() -> None:
     """Of rows in registers, of tiles with joined axes, and of partial results."""
     lines = ("R.nn.softmax(x)", "R.permute_dims(x, axes=[0, 2, 3, 1])", "R.sum(x, axis=[0, 2, 3])", "R.add(x, x)")
     for line in lines:

@@ -23,7 +23,7 @@ def tensors(dtype: str = "float32", **shapes: str) -> str:
         (tensors(x="(3, 11, 5, 7)"), "R.nn.relu(x)"),  # an axis of 7 elements, 1155 of all
     ],
 )
-def test_whole_sectors(params: str, line: str) -> None:
+def test_accesses_use_whole_sectors(params: str, line: str) -> None:
     found = costs_of(graph(params, f"y = {line}", result="y"))
     assert found.rules == ["gpu-elementwise"] and found.sectors == found.ideal
 
@@ -52,5 +52,5 @@ def test_sizes_that_are_not_known(sizes: dict[str, int]) -> None:
         (tensors(x='("n", 12)', y='("n", 1)'), "R.maximum(x, y)"),
     ],
 )
-def test_others(params: str, line: str) -> None:
+def test_other_kernels_agree_when_emulated(params: str, line: str) -> None:
     costs_of(graph(params, f"y = {line}", result="y"), {"n": 5})

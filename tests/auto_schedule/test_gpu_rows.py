@@ -55,7 +55,7 @@ def test_a_row_is_read_once(shape: str, dtype: str, block: list[int]) -> None:
         ('("n", 24)', {"n": 13}), ('(4, "m")', {"m": 77}), ('("n", "m")', {"n": 3, "m": 1}), ('("n", 3, 40)', {"n": 0}),
     ],
 )  # fmt: skip
-def test_softmax(shape: str, sizes: dict[str, int]) -> None:
+def test_softmax_keeps_its_rows_in_registers(shape: str, sizes: dict[str, int]) -> None:
     found = costs_of(softmax(shape), sizes)
     assert found.rules == ["gpu-rows"] and found.spills() == 0
 
@@ -104,7 +104,7 @@ def test_who_has_a_row() -> None:
         (layer_norm('(5, "m")', '("m",)'), {"m": 67}, None),
     ],
 )
-def test_layer_norm(text: str, sizes: dict[str, int], bytes: int | None) -> None:
+def test_layer_norm_keeps_its_rows_in_registers(text: str, sizes: dict[str, int], bytes: int | None) -> None:
     found = costs_of(text, sizes, tolerance=2e-2 if "float16" in text else 1e-4)
     assert found.rules == ["gpu-rows"] and found.spills() == 0
     if bytes is not None:  # mean and variance by one trip

@@ -76,7 +76,7 @@ PRODUCTS: dict[str, tuple[str, object, object, object, str]] = {
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_products(name: str, all_cases: bool) -> None:
+def test_products_match_numpy(name: str, all_cases: bool) -> None:
     if all_cases or name == "rows by eight":
         agree(product(*PRODUCTS[name]), np.matmul, terms=300)
 
@@ -177,7 +177,7 @@ def windows(x: np.ndarray, w: np.ndarray, stride: int) -> np.ndarray:
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_convolutions(layout: str, stride: int, all_cases: bool) -> None:
+def test_convolutions_match_numpy(layout: str, stride: int, all_cases: bool) -> None:
     if not all_cases:
         return
     options = f"padding=[1, 1, 1, 1], strides=[{stride}, {stride}]"
@@ -239,7 +239,7 @@ def test_what_they_leave_to_others() -> None:
     assert "no such product" in dict(found.passed)["gpu-tensor-cores"]
 
 
-def test_tiles() -> None:
+def test_tiles_fit_the_device() -> None:
     """Large ones where each multiprocessor gets one, others where not; never more than a device has room for."""
     facts = GpuFacts.of(GPU)
     large, small = (choose(facts, Sizes(m, 4096, 4096, 1, 2), 16) for m in (4096, 64))

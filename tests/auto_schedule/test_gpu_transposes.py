@@ -21,7 +21,7 @@ def permuted(shape: str, axes: str, dtype: str = "float32") -> str:
         ("(3, 64, 48)", "[2, 0, 1]", "float64"),
     ],
 )
-def test_whole_sectors(shape: str, axes: str, dtype: str) -> None:
+def test_both_ends_use_whole_sectors(shape: str, axes: str, dtype: str) -> None:
     found = costs_of(permuted(shape, axes, dtype))
     assert found.rules == ["gpu-transposes"] and found.sectors == found.ideal and found.conflicts == 0
 

@@ -47,7 +47,7 @@ def emulated(mod: mlcc.IRModule, arrays: list[np.ndarray], bulk: bool) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_layouts(form: str, all_cases: bool) -> None:
+def test_products_in_all_layouts_match_numpy(form: str, all_cases: bool) -> None:
     if not all_cases and form not in ("km,nk->mn", "bmhk,bnhk->bhmn", "bsk,nk->bsn"):
         return
     one = Product(form, FORMS[form], dtype="float16", out="float32", epilogue="" if "b" in form else "residual")
@@ -111,7 +111,7 @@ def test_operands_read_from_somewhere_on() -> None:
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_convolutions(stride: int, all_cases: bool) -> None:
+def test_convolutions_match_numpy(stride: int, all_cases: bool) -> None:
     """Read at windows, 64 channels at a time, with zeros around the image."""
     shapes = params("float16", x=f"(1, {8 * stride - 2}, {8 * stride - 1}, 64)", w="(64, 1, 2, 64)")
     options = f'padding=[1, 1, 1, 1], strides=[{stride}, {stride}], data_layout="NHWC", kernel_layout="OHWI"'
@@ -157,7 +157,7 @@ def test_what_it_leaves_to_others(sizes: tuple[object, object, object], target: 
     assert found.rule == "gpu-tensor-cores" and why in dict(found.passed)[RULE]
 
 
-def test_tiles() -> None:
+def test_tiles_fit_the_device() -> None:
     """The largest where all multiprocessors are busy; never more than a device has room for."""
     facts = GpuFacts.of(HOPPER)
     large = choose(facts, Sizes(8192, 8192, 8192, 1, 2))

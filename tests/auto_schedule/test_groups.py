@@ -37,7 +37,7 @@ def runnable(cpu: str) -> bool:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
-def test_every_cpu(cpu: str) -> None:
+def test_lowering_for_every_cpu_keeps_results(cpu: str) -> None:
     """In the interpreter, lowered with what the CPU has: what is flipped, widened, padded and put side by side."""
     rng = random.Random(cpu)
     facts = small(CPUS[cpu])
@@ -60,7 +60,7 @@ def test_every_cpu(cpu: str) -> None:
 
 
 @pytest.mark.parametrize("cpu", [c for c in CPUS if runnable(c)])
-def test_compiled(cpu: str) -> None:
+def test_compiled_products_match_numpy(cpu: str) -> None:
     turn = len(cpu) % 2
     for number, (form, (a, b)) in enumerate(zip(("mk,kn->mn", "mk,nk->mn"), SIGNS[2 * turn :], strict=False)):
         sizes = ((33, 45, 70), (64, 64, 96))[(number + turn) % 2]
@@ -110,7 +110,7 @@ def test_tiles_are_registers(cpu: str, a: str, b: str, instruction: str, form: s
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("cpu", ["znver4", "x86-64-v3", "cortex-a76"])
-def test_convolutions(layout: str, cpu: str) -> None:
+def test_compiled_convolutions_match_numpy(layout: str, cpu: str) -> None:
     for number, (channels, window, stride, pad, dtype) in enumerate((
         ((5, 19), (3, 2), 1, 1, "int8"), ((8, 16), (3, 3), 2, 1, "uint8"), ((3, 33), (2, 2), 1, 0, "int8"),
     )):  # fmt: skip

@@ -65,7 +65,7 @@ def assert_right(product: Product, arrays: list[np.ndarray], seed: int, known: d
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_layout(form: str) -> None:
+def test_products_in_every_layout_keep_results(form: str) -> None:
     """In the interpreter: what tiles, panels and padding compute."""
     rng = random.Random(form)
     for number in range(3):
@@ -146,7 +146,7 @@ def test_cores_share_the_rows_of_a_narrow_matrix(depth: int) -> None:
 
 @pytest.mark.parametrize("letter", "mnk")
 @pytest.mark.parametrize("extent", [0, 1, 11])
-def test_symbolic_sizes(letter: str, extent: int) -> None:
+def test_symbolic_sizes_keep_results(letter: str, extent: int) -> None:
     product = Product("mk,kn->mn", {"m": 9, "n": 18, "k": 5} | {letter: "size"}, epilogue="bias-relu")
     found = made(product)
     assert found.rule == "matmul" and found.func is not None
@@ -178,7 +178,7 @@ def test_nothing_to_do(extents: tuple[int, ...]) -> None:
     ],
     ids=str,
 )
-def test_compiled(product: Product) -> None:
+def test_compiled_products_match_numpy(product: Product) -> None:
     mod = mlcc.parse(product.text())
     exe = mlcc.load(mlcc.build(scheduled(mod), NATIVE, pipeline=""))
     arrays = product.arrays({}, 5)

@@ -87,14 +87,14 @@ def test_rows_of_any_length(name: str, outer: list[int], length: int, dtype: str
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5])
-def test_symbolic_rows(rows: int) -> None:
+def test_symbolic_numbers_of_rows_keep_results(rows: int) -> None:
     mod = lowered(text(NORMS["softmax"], ["n", 3, 100]))
     assert {a.rule for a in chosen(mod).values()} == {"rows"}
     assert_same_results(mod, {"n": rows})
 
 
 @pytest.mark.parametrize("length", [1, 31, 64, 130])
-def test_symbolic_length(length: int) -> None:
+def test_symbolic_lengths_of_rows_keep_results(length: int) -> None:
     mod = lowered(graph('x: R.Tensor((3, "n"), "float32")', "y = R.nn.softmax(x)", result="y"))
     assert {a.rule for a in chosen(mod).values()} == {"rows"}
     assert_same_results(mod, {"n": length})

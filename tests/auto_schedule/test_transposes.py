@@ -32,7 +32,7 @@ def test_rows_that_stay_whole_are_left_to_others() -> None:
     assert_same_results(mod)
 
 
-def test_layout_transform() -> None:
+def test_layout_transforms_keep_results() -> None:
     line = "y = R.layout_transform(x, index_map=lambda n, c, h, w: (n, c // 8, h, w, c % 8))"
     assert_same_results(lowered(graph('x: R.Tensor((2, 16, 5, 7), "float32")', line, result="y")))
 
@@ -43,12 +43,12 @@ def test_layout_transform() -> None:
     st.permutations([0, 1, 2]),
     st.sampled_from(["float32", "float64", "int8"]),
 )
-def test_any_permutation(shape: list[int], axes: list[int], dtype: str) -> None:
+def test_permutations_of_any_shape_keep_results(shape: list[int], axes: list[int], dtype: str) -> None:
     assert_same_results(lowered(text(shape, axes, dtype, "R.add(t, t)")))
 
 
 @pytest.mark.parametrize("size", [0, 1, 35])
-def test_symbolic_sizes(size: int) -> None:
+def test_symbolic_sizes_keep_results(size: int) -> None:
     mod = lowered(text(["n", 24], [1, 0]))
     assert {a.rule for a in chosen(mod).values()} == {"transposes"}
     assert_same_results(mod, {"n": size})

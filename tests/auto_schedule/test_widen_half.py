@@ -59,7 +59,7 @@ def test_close_to_what_float32_gives(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("matmul", "bfloat16"), ("softmax", "float16")])
-def test_gpus_too(name: str, dtype: str) -> None:
+def test_gpu_kernels_round_once(name: str, dtype: str) -> None:
     digits = 8 if dtype == "bfloat16" else 11
     rounded = [to_bfloat16(a) if dtype == "bfloat16" else a.astype(dtype) for a in arrays(name)]
     wide = [from_bfloat16(a) if dtype == "bfloat16" else a.astype("float32") for a in rounded]

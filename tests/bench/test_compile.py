@@ -63,7 +63,7 @@ def test_a_process_counts_those_that_it_starts() -> None:
     assert float(done.stdout) > 0.02
 
 
-def test_the_cases() -> None:
+def test_cases_have_unique_names() -> None:
     cases = cpu_cases([1, 2, 3], 2, ROOT, ["openvino", "inductor"])
     names = [case.name for case in cases]
     assert len(set(names)) == len(names) and f"{label(ROOT)} `-O3`" in names
@@ -72,13 +72,13 @@ def test_the_cases() -> None:
     assert [case.task["way"] for case in gpu_cases([2], ROOT, emulate=False)] == ["build"] * 2
 
 
-def test_the_models() -> None:
+def test_models_have_the_stated_sizes() -> None:
     assert all(path.is_file() for path in SAMPLES.values())
     counts = {model.name: operations(model.graph) for model in MODELS}
     assert 5.9e8 < counts["mobilenet_v2"] < 6.1e8 and 3.6e9 < counts["resnet18"] < 3.7e9
 
 
-def test_the_page() -> None:
+def test_page_shows_what_was_measured() -> None:
     cases = [mlcc_case("mlcc `-O2`", 2), mlcc_case("before", 2), mlcc_case("broken", 2)]
     part = Part(["tiny"], cases)
     part.found["tiny", "mlcc `-O2`", 2] = Found([1.0, 2.0, 4.0], [3.0] * 3, [5 << 20] * 3, 2048)
@@ -92,7 +92,9 @@ def test_the_page() -> None:
     assert "- broken, tiny: it does not run" in text and "| broken |" not in text
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_updates_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"head\n{MARK}\nold")
     for name, value in {"MODELS": (TINY,), "SAMPLES": {}, "FOLDER": tmp_path, "PAGE": page}.items():

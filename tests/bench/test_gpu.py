@@ -35,7 +35,7 @@ def test_a_line_of_the_table(work: Workload, monkeypatch: pytest.MonkeyPatch) ->
     assert ("TFLOP/s" in cells[2]) == bool(work.flops) and "asked: 0.9" in cells[3]
 
 
-def test_texts() -> None:
+def test_workloads_parse_for_every_capability() -> None:
     assert all(w.module()["main"] for w in workloads(True))
     for capability, scripts in (((7, 5), 0), ((8, 0), 1), ((9, 0), 2), ((10, 0), 1)):
         assert sum(bool(w.script) for w in workloads(True) if w.runs_on(capability)) == scripts

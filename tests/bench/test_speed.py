@@ -74,7 +74,7 @@ def test_a_byte_floor_is_of_the_level_that_holds_all() -> None:
     assert floors.seconds(0, 1001) == (0, 1001 / 1e10)
 
 
-def test_a_race(tmp_path: Path) -> None:
+def test_dead_competitors_are_restarted(tmp_path: Path) -> None:
     """A competitor whose process died is started again."""
     workload = workloads.Workload("tiny", lambda: texts.mlp(1))
     with competitors(["mlcc", "portable", "numpy"], 1) as running:
@@ -126,7 +126,7 @@ def record() -> Record:
     return Record("a machine", {"numpy": "2"}, [line])
 
 
-def test_the_report(tmp_path: Path) -> None:
+def test_report_shows_what_was_measured(tmp_path: Path) -> None:
     found = record()
     assert found.lines[0].best_peer() == "jax" and found.lines[0].ratio() == 0.5
     text = page(found)
@@ -147,7 +147,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert len(found.lines) == 2
 
 
-def test_the_picture() -> None:
+def test_picture_shows_what_was_measured() -> None:
     root = ET.fromstring(picture(record().lines))
     texts_of = [e.text for e in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "a<b" in texts_of and "1 thread" in texts_of and "tvm" not in texts_of

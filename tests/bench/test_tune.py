@@ -19,7 +19,7 @@ from bench.tune_pair import ratios
     ([1.05] * (LEAST - 1), UNCLEAR),
     ([], UNCLEAR),
 ])  # fmt: skip
-def test_verdict(medians: list[float], expected: str) -> None:
+def test_verdict_tells_losses_from_noise(medians: list[float], expected: str) -> None:
     assert verdict(medians) == expected
 
 

@@ -112,7 +112,7 @@ def test_expect_finds_a_difference(mlcc: Tool) -> None:
 @pytest.mark.parametrize(
     ("emit", "start"), [("llvm-ir", b";"), ("asm", b"\t"), ("obj", b"\x7fELF"), ("shared", b"\x7fELF")]
 )
-def test_emit(mlcc: Tool, emit: str, start: bytes) -> None:
+def test_compile_emits_every_format(mlcc: Tool, emit: str, start: bytes) -> None:
     mlcc("compile", mlcc.file("m.mlc", SCALE), "--emit", emit, "-o", "out.bin")
     raw = Path("out.bin").read_bytes()
     assert raw.startswith(start) or emit in ("llvm-ir", "asm")
@@ -135,7 +135,7 @@ def test_passes_print_what_parses(mlcc: Tool) -> None:
     assert "s_tir=True" in mlcc("passes", path, "-p", "lower-to-tir", "--dialect", "tvm")
 
 
-def test_passes_observers(mlcc: Tool) -> None:
+def test_passes_dumps_diffs_and_times(mlcc: Tool) -> None:
     path = mlcc.file("g.mlc", GRAPH)
     mlcc("passes", path, "-p", "fuse,lower-to-tir", "--dump-after", "--diff", "--time", "-o", "out.mlc")
     assert "# --- after fuse" in mlcc.err and "# --- after lower-to-tir" in mlcc.err
@@ -153,7 +153,7 @@ def test_passes_observers(mlcc: Tool) -> None:
     assert "did you mean `fuse`" in mlcc.err
 
 
-def test_check_each(mlcc: Tool) -> None:
+def test_check_each_compares_after_every_pass(mlcc: Tool) -> None:
     mlcc.npz("x.npz", x=f32(3, 4), y=f32(3, 4))
     path = mlcc.file("g.mlc", GRAPH)
     mlcc("passes", path, "-O2", "--check-each", "x.npz", "-o", "out.mlc")
@@ -203,7 +203,7 @@ def test_list_and_help_pass(mlcc: Tool) -> None:
     assert "lower-to-tir" in mlcc("passes", "-O3", "--print-pipeline")
 
 
-def test_fmt(mlcc: Tool) -> None:
+def test_fmt_formats_and_keeps_comments(mlcc: Tool) -> None:
     messy = (
         "# kept\n@T.prim_func\ndef  main( A:T.Buffer((8,),'float32') ) :\n"
         "  # inside\n  for i in range( 8 ):\n     A[ i ]=T.float32( 1 )\n"
@@ -217,7 +217,7 @@ def test_fmt(mlcc: Tool) -> None:
     mlcc("check", path)
 
 
-def test_explain(mlcc: Tool) -> None:
+def test_explain_knows_every_code(mlcc: Tool) -> None:
     from mlcc.codes import codes
 
     for code in codes():
@@ -225,7 +225,7 @@ def test_explain(mlcc: Tool) -> None:
     mlcc("explain", "E9999", code=1)
 
 
-def test_bench_interleaves(mlcc: Tool) -> None:
+def test_bench_interleaves_its_artifacts(mlcc: Tool) -> None:
     mlcc.npz("x.npz", A=f32(8))
     path = mlcc.file("m.mlc", SCALE)
     mlcc("compile", path, "-o", "m.o")
@@ -285,7 +285,7 @@ def test_equal_input_gives_equal_bytes(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- bad input
 
 
-def test_bad_arrays(mlcc: Tool) -> None:
+def test_wrong_arrays_are_refused(mlcc: Tool) -> None:
     path = mlcc.file("m.mlc", SCALE)
     for arrays, words in (
         ({}, "A"),
@@ -352,7 +352,7 @@ def test_object_for_another_machine(mlcc: Tool) -> None:
     ids=["unknown op", "dangling name", "127 for 128", "unknown index", "unknown dtype function", "10,000 brackets",
          "2,000 levels", "open brackets", "empty", "binary", "zeros", "cut", "unknown dtype"],
 )  # fmt: skip
-def test_bad_texts(mlcc: Tool, text: str | bytes, word: str) -> None:
+def test_wrong_texts_end_in_diagnostics(mlcc: Tool, text: str | bytes, word: str) -> None:
     path = mlcc.file("bad.mlc", text)
     for command in (["check"], ["passes", "-O2"], ["compile", "-o", "bad.o"]):
         mlcc(command[0], path, *command[1:], code=1)
@@ -373,7 +373,7 @@ def test_several_errors_in_one_run(mlcc: Tool) -> None:
     assert mlcc.err.count("error[") >= 2
 
 
-def test_usage_errors(mlcc: Tool) -> None:
+def test_wrong_usage_ends_with_code_2(mlcc: Tool) -> None:
     mlcc("compil", code=2)
     assert "compile" in mlcc.err
     mlcc("compile", "--no-such-option", code=2)

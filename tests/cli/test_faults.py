@@ -64,7 +64,7 @@ def test_the_kernel_and_its_line(folder: Path, command: str, level: str) -> None
 
 
 @pytest.mark.parametrize("suffix", [".o", ".so"])
-def test_artifacts(folder: Path, suffix: str) -> None:
+def test_faults_in_loaded_artifacts_name_the_kernel(folder: Path, suffix: str) -> None:
     if suffix == ".so" and shutil.which("cc") is None:
         pytest.skip("needs a C compiler")
     assert mlcc(folder, "compile", "m.mlc", "-o", f"a{suffix}")[0] == 0
@@ -73,7 +73,7 @@ def test_artifacts(folder: Path, suffix: str) -> None:
     assert code == 139 and err.startswith("error[E0874]: SIGSEGV in kernel `far`: ") and err.count("\n") == 1
 
 
-def test_as_json(folder: Path) -> None:
+def test_faults_are_reported_as_json(folder: Path) -> None:
     code, _, err = mlcc(folder, "--diagnostics", "json", "run", "m.mlc", "--in", "in.npz")
     assert code == 139 and json.loads(err)["code"] == "E0874" and "kernel `far`" in json.loads(err)["message"]
 
@@ -109,7 +109,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_kinds(folder: Path, case: str) -> None:
+def test_every_kind_of_fault_names_the_kernel(folder: Path, case: str) -> None:
     body, expected, message = CASES[case]
     (folder / "m.mlc").write_text(HEAD + body)
     np.savez(folder / "in.npz", A=np.ones(8, "float32"), n=np.int64(10**10))
@@ -118,7 +118,7 @@ def test_kinds(folder: Path, case: str) -> None:
     assert code == (expected or code) and code > 128
 
 
-def test_emulated_kernels(folder: Path) -> None:
+def test_faults_in_emulated_kernels_are_reported(folder: Path) -> None:
     text = """
 @T.prim_func
 def main(A: T.Buffer((8,), "float32"), n: T.int64):
@@ -134,7 +134,7 @@ def main(A: T.Buffer((8,), "float32"), n: T.int64):
     assert code == 139 and "SIGSEGV in kernel `main_kernel` (m.mlc:3)" in err and "--no-check" in err
 
 
-def test_check_each(folder: Path) -> None:
+def test_check_each_reports_faults_of_compiled_code(folder: Path) -> None:
     """Past its limit of work it runs compiled code: that ends with a finding, or with the line about its fault."""
     argv = ("passes", "m.mlc", "-p", "lower-to-tir", "--check-each", "in.npz", "--check-work", "1", "-o", "out.mlc")
     code, _, err = mlcc(folder, *argv)

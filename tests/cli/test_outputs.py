@@ -326,7 +326,7 @@ def test_links_are_written_through(tool: Tool) -> None:
     assert "[E0002]" in tool.err
 
 
-def test_permissions_stay(tool: Tool) -> None:
+def test_existing_permissions_are_kept(tool: Tool) -> None:
     for mode in (0o600, 0o755, 0o640):
         Path("m.o").write_bytes(b"")
         os.chmod("m.o", mode)

@@ -45,7 +45,7 @@ def test_result_goes_to_standard_output_or_a_file(tool: Tool) -> None:
     mlcc.assert_structural_equal(mlcc.parse(text), expected())
 
 
-def test_standard_input(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_is_read_from_standard_input(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     import io
     import sys
     from types import SimpleNamespace
@@ -64,7 +64,7 @@ def test_standard_input(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     tool("schedule", "k.mlc", code=2)
 
 
-def test_show_each(tool: Tool) -> None:
+def test_show_each_prints_every_step(tool: Tool) -> None:
     tool("schedule", "k.mlc", "--script", "s.mls", "--show-each")
     assert tool.err == (
         "# --- before the script\n"
@@ -93,7 +93,7 @@ def test_show_each_leaves_other_functions_out(tool: Tool) -> None:
     assert "did you mean `other`" in tool.err
 
 
-def test_trace_replays(tool: Tool) -> None:
+def test_written_trace_replays(tool: Tool) -> None:
     script = SAMPLE / "matmul-sampled.mls"
     kernel = SAMPLE / "matmul.mlc"
     made = tool("schedule", kernel, "--script", script, "--seed", "5", "--trace", "t.mls")
@@ -142,7 +142,7 @@ def test_samples_compute_the_same(tool: Tool, name: str) -> None:
 # ---------------------------------------------------------------- the pass
 
 
-def test_pass(tool: Tool) -> None:
+def test_pass_runs_the_script(tool: Tool) -> None:
     out = tool("passes", "k.mlc", "-p", "schedule{script=s.mls seed=3}")
     mlcc.assert_structural_equal(mlcc.parse(out), expected())
     tool("passes", "k.mlc", "-p", "schedule{script=t.mls}", code=1)

@@ -99,7 +99,7 @@ def main(A: T.Buffer((8,), "float32")):
 """
 
 
-def test_emulation_ends(folder: Path) -> None:
+def test_signals_end_emulation(folder: Path) -> None:
     (folder / "m.mlc").write_text(GPU)
     (folder / "started").touch()
     process = start(
@@ -134,7 +134,7 @@ main(["compile", "m.mlc", "-o", "m.o", "--header", "m.h"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_compiling_ends(folder: Path, number: signal.Signals) -> None:
+def test_signals_end_code_generation(folder: Path, number: signal.Signals) -> None:
     """Code generation is native code, too."""
     code, _, err = stop(start(folder, "-c", COMPILE), folder, number)
     assert (code, err) == (CODES[number][0], f"{CODES[number][1]}\n")

@@ -48,7 +48,7 @@ def test_full_standard_output(folder: Path) -> None:
         assert "Exception" not in done.stderr and "bug" not in done.stderr, (command, done.stderr)
 
 
-def test_closed_streams(folder: Path) -> None:
+def test_closed_streams_end_with_the_right_code(folder: Path) -> None:
     for command, code in (("fmt m.mlc >&-", 1), ("compile m.mlc -o - >&-", 1), ("run m.mlc --in x.npz --out - >&-", 1),
                           ("check - <&-", 1), ("check no.mlc 2>&-", 1), ("check no.mlc 2>/dev/full", 1),
                           ("compile m.mlc -o new.o <&- >&- 2>&-", 0)):  # fmt: skip

@@ -57,13 +57,13 @@ def test_where_warnings_show(text: Path, command: list[str], capfd: pytest.Captu
     assert "error[W0301]" in err and "warning[" not in err
 
 
-def test_as_json(text: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_warnings_are_reported_as_json(text: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["--diagnostics", "json", "check", str(text)]) == 0
     found = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert {(f["code"], f["severity"]) for f in found} == {("W0301", "warning"), ("W0303", "warning")}
 
 
-def test_explained(capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_warning_is_explained(capfd: pytest.CaptureFixture[str]) -> None:
     for code in codes("W03"):
         assert run(["explain", code]) == 0
         assert capfd.readouterr().out.startswith(f"{code}: ")
@@ -84,7 +84,9 @@ def test_samples_have_no_warnings(path: Path) -> None:
     assert package.lint(parse_file(str(path))) == []
 
 
-def test_sanitized_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sanitized_runs_report_faults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("g.mlc").write_text(GATHER)
     np.savez("good.npz", A=np.arange(8, dtype="float32"), I=np.array([7, 0, 1, 2], "int32"))

@@ -55,7 +55,7 @@ def check(path: str) -> None:
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_objects(tmp_path: Path, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_with_far_constants_run(tmp_path: Path, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made = mlcc.build(module(), "llvm{cpu=native}", opt_level=level)
     path = str(tmp_path / "m.o")
     made.save(path)
@@ -70,7 +70,7 @@ def test_objects(tmp_path: Path, level: int, monkeypatch: pytest.MonkeyPatch) ->
         mlcc.load(path)
 
 
-def test_other_machines() -> None:
+def test_other_machines_have_far_sections() -> None:
     made = mlcc.build(module(), "llvm{triple=aarch64-linux-gnu}")
     assert any(s.is_far for s in elf.read_sections(made.emit("obj")))
 

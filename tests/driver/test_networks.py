@@ -56,13 +56,13 @@ def encode(encoder_module: mlcc.IRModule) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("batch, length", [(1, 1), (3, 17), (2, 64), (0, 5), (5, 0), (0, 0)])
-def test_encoder(encode: Callable[..., Any], batch: int, length: int) -> None:
+def test_encoder_matches_numpy(encode: Callable[..., Any], batch: int, length: int) -> None:
     given = encoder.inputs(batch, length)
     want = encoder.reference(given["x"], given["mask"], encoder.weights())
     np.testing.assert_allclose(encode(given["x"], given["mask"]), want, rtol=1e-4, atol=1e-5)
 
 
-def test_encoder_interpreted(encode: Callable[..., Any], encoder_module: mlcc.IRModule) -> None:
+def test_interpreted_encoder_matches_numpy(encode: Callable[..., Any], encoder_module: mlcc.IRModule) -> None:
     given = encoder.inputs(2, 3)
     want = run_function(encoder_module, "main", [given["x"], given["mask"]])
     np.testing.assert_allclose(encode(given["x"], given["mask"]), want, rtol=1e-5, atol=1e-5)
@@ -125,13 +125,13 @@ def in_parts(decode: Callable[..., Any], text: np.ndarray, sizes: list[int]) -> 
 @pytest.mark.parametrize(
     "batch, sizes", [(1, [7]), (1, [1] * 7), (2, [13, 1, 1, 5]), (1, [0, 3, 0, 1]), (3, [0]), (0, [2, 1])], ids=str
 )
-def test_decoder(decode: Callable[..., Any], batch: int, sizes: list[int]) -> None:
+def test_decoder_matches_numpy(decode: Callable[..., Any], batch: int, sizes: list[int]) -> None:
     text = tokens(batch, sum(sizes))
     want = decoder.reference(text, decoder.weights())
     np.testing.assert_allclose(in_parts(decode, text, sizes), want, rtol=1e-4, atol=1e-4)
 
 
-def test_decoder_interpreted(decode: Callable[..., Any], decoder_module: mlcc.IRModule) -> None:
+def test_interpreted_decoder_matches_numpy(decode: Callable[..., Any], decoder_module: mlcc.IRModule) -> None:
     text = tokens(1, 3)
     want = in_parts(lambda *a: run_function(decoder_module, "main", a), text, [2, 1])
     np.testing.assert_allclose(in_parts(decode, text, [2, 1]), want, rtol=1e-5, atol=1e-5)
@@ -184,7 +184,7 @@ def images(count: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_resnet(classify: Callable[..., Any], count: int) -> None:
+def test_resnet_matches_numpy(classify: Callable[..., Any], count: int) -> None:
     x, weights = images(count)
     want = resnet.reference(x, weights, **SMALL)
     np.testing.assert_allclose(classify(x, *weights.values()), want, rtol=1e-4, atol=1e-4)
@@ -210,7 +210,7 @@ def test_resnet_as_pytorch_has_it(classify: Callable[..., Any]) -> None:
     np.testing.assert_allclose(classify(x, *weights.values()), want.numpy(), rtol=1e-4, atol=1e-4)
 
 
-def test_resnet_text() -> None:
+def test_resnet_text_is_what_the_script_prints() -> None:
     """The text is what the script prints."""
     path = SAMPLES / "resnet" / "resnet18.mlc"
     assert mlcc.structural_equal(driver.parse_file(str(path)), resnet.text_module())
@@ -246,7 +246,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     return np.load(folder / "test.npz")["x"], np.load(folder / "labels.npz")["labels"]
 
 
-def test_lenet(recognise: Callable[..., Any]) -> None:
+def test_lenet_recognises_digits(recognise: Callable[..., Any]) -> None:
     x, labels = digits()
     scores = recognise(x)
     assert np.mean(scores.argmax(1) == labels) > 0.99
@@ -276,7 +276,7 @@ def test_lenet_as_pytorch_has_it(recognise: Callable[..., Any]) -> None:
 # ---------------------------------------------------------------- what the samples' commands do
 
 
-def test_generate(decode: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generate_writes_what_numpy_writes(decode: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Token by token with a cache, the decoder writes what NumPy writes without one."""
     monkeypatch.setitem(sys.modules, "model", decoder)
     program = script("decoder", "generate")
@@ -286,7 +286,7 @@ def test_generate(decode: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-def test_make(tmp_path: Path) -> None:
+def test_make_builds_and_runs_lenet(tmp_path: Path) -> None:
     tool = f"{sys.executable} -m mlcc"
     command = ["make", "-C", str(LENET), f"MLCC={tool}", f"PYTHON={sys.executable}", f"OUT={tmp_path}"]
     env = {**os.environ, "PYTHONPATH": str(SAMPLES.parent)}

@@ -25,7 +25,7 @@ def emulated(module: mlcc.IRModule) -> Callable[..., Any]:
     return run
 
 
-def test_encoder() -> None:
+def test_emulated_encoder_matches_numpy() -> None:
     run = emulated(bound(SAMPLES / "transformer" / "encoder.mlc", encoder.weights()))
     for batch, length in [(2, 17), (1, 1)]:
         given = encoder.inputs(batch, length)
@@ -33,7 +33,7 @@ def test_encoder() -> None:
         np.testing.assert_allclose(run(given["x"], given["mask"]), want, rtol=1e-4, atol=1e-5)
 
 
-def test_decoder() -> None:
+def test_emulated_decoder_matches_numpy() -> None:
     run = emulated(bound(SAMPLES / "decoder" / "decoder.mlc", decoder.weights()))
     for batch, sizes in [(2, [5, 1, 1]), (1, [0, 3])]:
         text = tokens(batch, sum(sizes))
@@ -41,14 +41,14 @@ def test_decoder() -> None:
         np.testing.assert_allclose(in_parts(run, text, sizes), want, rtol=1e-4, atol=1e-4)
 
 
-def test_resnet() -> None:
+def test_emulated_resnet_matches_numpy() -> None:
     x, weights = images(2)
     run = emulated(resnet.text_module(**SMALL, classes=7, size=16))
     want = resnet.reference(x, weights, **SMALL)
     np.testing.assert_allclose(run(x, *weights.values()), want, rtol=1e-4, atol=1e-4)
 
 
-def test_lenet() -> None:
+def test_emulated_lenet_matches_the_cpu() -> None:
     module = driver.parse_file(str(SAMPLES / "lenet" / "lenet.mlc"))
     x = digits()[0][:5]
     want = mlcc.load(mlcc.build(module, opt_level=0))["main"](x)

@@ -83,7 +83,7 @@ def test_tags_are_targets() -> None:
         ("llvm{cpu}", "E0793", "a word or string expected"),
     ],
 )
-def test_refusals(text: str, code: str, said: str) -> None:
+def test_wrong_targets_are_refused(text: str, code: str, said: str) -> None:
     with pytest.raises(CompileError) as caught:
         Target.parse(text)
     assert caught.value.diagnostics[0].code == code

@@ -46,7 +46,7 @@ def f(A: T.Buffer((4096,), "{dtype}"), B: T.Buffer((4096,), "{dtype}")):
         ("float32", "(tx % 32) * 64 + tx // 32", 32), ("float16", "63 - tx", 2),
     ],
 )  # fmt: skip
-def test_sectors(dtype: str, index: str, sectors: int) -> None:
+def test_sectors_match_counts_by_hand(dtype: str, index: str, sectors: int) -> None:
     """Two warps, four turns: eight requests."""
     found = measured(COPY.format(dtype=dtype, index=index), rand(4096).astype(dtype), np.zeros(4096, dtype))
     one = 1 if index == "k" else np.dtype(dtype).itemsize
@@ -70,7 +70,7 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
     ("index", "passes"),
     [("tx", 1), ("tx * 2", 2), ("tx * 32", 32), ("tx * 33", 1), ("tx // 2 * 64", 16), ("tx * 4", 4), ("5", 1)],
 )
-def test_banks(index: str, passes: int) -> None:
+def test_bank_conflicts_match_counts_by_hand(index: str, passes: int) -> None:
     found = measured(SHARED.format(index=index), rand(64), np.zeros(64, "float32"))
     assert counts(found["S", "read"]) == (2, 2 * passes, 2)
     assert found["S", "read"].worst == passes

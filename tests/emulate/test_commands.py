@@ -65,7 +65,7 @@ def fails(tool: Tool, *argv: str) -> str:
     return tool.err
 
 
-def test_run(tool: Tool) -> None:
+def test_run_emulates_and_compares(tool: Tool) -> None:
     tool.file("t.mlc", SOUND)
     options = ("--func", "transpose", "--in", "x.npz", "--expect", "y.npz")
     tool("run", "t.mlc", "-t", "cuda", "--emulate", *options)
@@ -93,7 +93,7 @@ def test_a_fault_in_a_file(tool: Tool) -> None:
     assert "t.mlca/kernels.mlc:" in error and "E0742" in error and "`S[8]`" in error
 
 
-def test_from_python() -> None:
+def test_python_emulates_and_analyzes() -> None:
     a = np.random.default_rng(1).random((64, 64), dtype=np.float32)
     for check in (True, False):
         b = np.zeros_like(a)

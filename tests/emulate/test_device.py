@@ -27,7 +27,7 @@ def scale(A: T.Buffer((64,), "float32"), by: T.{dtype}, B: T.Buffer((64,), "floa
 @pytest.mark.parametrize(
     ("dtype", "value"), [("float16", 1.5), ("bfloat16", -3.0), ("bool", True), ("int8", -2), ("float64", 0.25)]
 )
-def test_a_launch(dtype: str, value: float) -> None:
+def test_launches_match_numpy(dtype: str, value: float) -> None:
     (kernel,) = program(SCALE.format(dtype=dtype, threads=64)).kernels
     device = EmulatedDevice([kernel])
     params = tuple("ptr" if p.dtype.is_handle else str(p.dtype) for p in kernel.params)

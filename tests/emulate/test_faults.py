@@ -113,7 +113,7 @@ def test_blocks_that_write_to_one_place() -> None:
         ),
     ],
 )
-def test_outside(body: str, name: str, count: int, text: str) -> None:
+def test_accesses_outside_are_found(body: str, name: str, count: int, text: str) -> None:
     (found,) = findings(body)
     assert found.code == "E0744"
     assert found.message == f"`{name}` is out of bounds: `{name[0]}` has {count} elements"

@@ -14,7 +14,9 @@ from tests.cli.test_cli import Tool
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "emulation.md").read_text()
 
 
-def test_the_page(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_shows_what_the_commands_print(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ptxas, "find_ptxas", lambda: None)
     (kernel,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.S | re.M)

@@ -100,7 +100,7 @@ def fetched_together(sch: mlcc.Schedule, stage: Any, depth: int, threads: int, l
         sch.vectorize(parts[2])
 
 
-def test_windows() -> None:
+def test_schedules_with_windows_keep_results() -> None:
     campaign(st.tuples(SIZES.map(lambda n: n * 5), st.sampled_from([8, 32, 48]), st.booleans(), st.booleans()), windows)
 
 
@@ -119,7 +119,7 @@ def windows(n: int, threads: int, shared: bool, together: bool) -> None:
     agree(sch, mod)
 
 
-def test_products() -> None:
+def test_schedules_of_products_keep_results() -> None:
     tiles, dtypes = st.sampled_from([(4, 2), (8, 1), (8, 4)]), st.sampled_from(["float32", "int32", "float64"])
     steps, lanes = st.sampled_from([4, 8]), st.sampled_from([1, 2, 4])
     campaign(st.tuples(SIZES, SIZES, SIZES, tiles, steps, lanes, dtypes), products)

@@ -62,7 +62,7 @@ def f(A: T.Buffer((4, 24), "float32"), B: T.Buffer((4, 24), "float32")):
 @pytest.mark.parametrize("threads", [64, 40, 7])
 @pytest.mark.parametrize("width", [32, 8])
 @pytest.mark.parametrize("kind", ["tvm_warp_shuffle", "_up", "_down", "_xor"])
-def test_shuffles(kind: str, width: int, threads: int) -> None:
+def test_shuffles_match_numpy(kind: str, width: int, threads: int) -> None:
     """Out of range of the segment, the warp or the block a thread has its own value."""
     name = kind if kind[0] == "t" else f"tvm_warp_shuffle{kind}"
     a = np.arange(threads, dtype="int32") + 100
@@ -154,7 +154,7 @@ def f(a: T.handle, b: T.handle):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint64", "bool"])
-def test_dtypes(dtype: str) -> None:
+def test_every_dtype_survives_a_barrier(dtype: str) -> None:
     """Through shared memory, a shuffle and a value that lives across a barrier."""
     a = rand(32, dtype="float32") * 100
     a = (a > 50) if dtype == "bool" else a.astype(dtype)

@@ -70,7 +70,7 @@ ARITHMETIC = {
 
 
 @pytest.mark.parametrize("name", ARITHMETIC)
-def test_arithmetic(torch: Any, name: str) -> None:
+def test_complex_arithmetic_agrees(torch: Any, name: str) -> None:
     def forward(m: Any, x: Any, y: Any) -> Any:
         return parts(torch, ARITHMETIC[name](torch, torch.view_as_complex(x), torch.view_as_complex(y)))
 
@@ -120,7 +120,7 @@ def test_lengths_that_vary(torch: Any) -> None:
     check(of(torch, forward), torch.randn(2, 10), dynamic=dynamic, again=again)
 
 
-def test_decomposed_programs(torch: Any) -> None:
+def test_decomposed_programs_agree(torch: Any) -> None:
     model = of(torch, lambda m, x: torch.fft.irfft2(torch.fft.rfft2(x) * (1 - 2j)))
     x = torch.randn(2, 4, 6)
     exported = torch.export.export(model, (x,)).run_decompositions()
@@ -128,7 +128,7 @@ def test_decomposed_programs(torch: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"win_length": 6, "normalized": True}, {"onesided": False, "center": False}])
-def test_spectrograms(torch: Any, options: dict[str, Any]) -> None:
+def test_spectrograms_agree(torch: Any, options: dict[str, Any]) -> None:
     def forward(m: Any, x: Any) -> Any:
         window = torch.hann_window(options.get("win_length", 8))
         made = torch.stft(x, 8, 3, window=window, return_complex=True, **options)
@@ -147,7 +147,7 @@ def test_real_tensors_with_complex_numbers(torch: Any) -> None:
     check(of(torch, lambda m, k: torch.exp(k * 0.5j).real), torch.arange(5))
 
 
-def test_refusals(torch: Any) -> None:
+def test_unsupported_complex_values_are_refused(torch: Any) -> None:
     z = torch.randn(3, dtype=torch.complex64)
     for model, given in (
         (of(torch, lambda m, x: x.abs()), z), (of(torch, lambda m, x: torch.fft.fft(x)), z.real.clone()),

@@ -205,7 +205,7 @@ def generated(torch: Any, random: Random) -> Iterator[tuple[str, Case]]:
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 30))
-def test_generated(torch: Any, seed: int) -> None:
+def test_generated_calls_agree(torch: Any, seed: int) -> None:
     source = generated(torch, Random(seed))
     cases: dict[str, Case] = {}
     while len(cases) < EACH:

@@ -15,7 +15,7 @@ from mlcc.frontend.place import Place
 from tests.frontend.operator_check import Case, check_cases
 
 
-def test_convolutions(torch: Any) -> None:
+def test_convolutions_agree(torch: Any) -> None:
     r, f = torch.randn, torch.nn.functional
     image, kernel, bias = r(2, 4, 9, 8), r(6, 4, 3, 2), r(6)
     cases: dict[str, Case] = {
@@ -42,7 +42,7 @@ def test_convolutions(torch: Any) -> None:
     check_cases(cases)
 
 
-def test_pools(torch: Any) -> None:
+def test_pools_agree(torch: Any) -> None:
     r, f = torch.randn, torch.nn.functional
     image, line, volume = r(2, 3, 9, 8), r(2, 3, 9), r(1, 2, 5, 6, 7)
     odd = image.clone()
@@ -78,7 +78,7 @@ def test_pools(torch: Any) -> None:
     check_cases(cases)
 
 
-def test_normalisations(torch: Any) -> None:
+def test_normalisations_agree(torch: Any) -> None:
     r, f = torch.randn, torch.nn.functional
     x, mean, var = r(2, 6, 4, 5), r(6), torch.rand(6) + 0.5
     cases: dict[str, Case] = {
@@ -110,7 +110,7 @@ def test_normalisations(torch: Any) -> None:
     check_cases(cases)
 
 
-def test_attention(torch: Any) -> None:
+def test_attention_agrees(torch: Any) -> None:
     r, attend = torch.randn, torch.nn.functional.scaled_dot_product_attention
     q, k, v = r(2, 4, 5, 8), r(2, 4, 6, 8), r(2, 4, 6, 3)
     seen = torch.rand(2, 1, 5, 6) > 0.4
@@ -140,7 +140,7 @@ def test_attention_of_a_module(torch: Any) -> None:
     check_cases(cases)
 
 
-def test_borders(torch: Any) -> None:
+def test_pads_agree(torch: Any) -> None:
     f = torch.nn.functional
     x = torch.randn(2, 3, 5, 6)
     cases: dict[str, Case] = {
@@ -195,7 +195,7 @@ def test_samples_on_a_grid(torch: Any, mode: str) -> None:
     check_cases(cases)
 
 
-def test_grids(torch: Any) -> None:
+def test_grid_samples_agree(torch: Any) -> None:
     f = torch.nn.functional
     cases: dict[str, Case] = {}
     cases["volume"] = (_sampled(f, "bilinear", "zeros", False), [torch.randn(1, 2, 3, 4, 5), torch.rand(1, 2, 3, 2, 3)])
@@ -213,7 +213,7 @@ def _affine(f: Any, size: Any, corners: bool) -> Any:
     return lambda theta: f.affine_grid(theta, size, corners)
 
 
-def test_recurrent_layers(torch: Any) -> None:
+def test_recurrent_layers_agree(torch: Any) -> None:
     nn = torch.nn
     x, h = torch.randn(3, 5, 4), torch.randn(4, 5, 6)
     cases: dict[str, Case] = {}

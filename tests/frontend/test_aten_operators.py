@@ -163,7 +163,7 @@ def test_two_operands_of_all_dtypes_and_ranks(torch: Any) -> None:
     check_cases(cases)
 
 
-def test_two_floats(torch: Any) -> None:
+def test_binary_operators_agree_on_special_floats(torch: Any) -> None:
     given = _floats(torch)
     x, y = (v.reshape(-1) for v in torch.meshgrid(given[:16], given[:16], indexing="ij"))
     names = (
@@ -258,7 +258,7 @@ def test_shapes_and_slices(torch: Any) -> None:
     check_cases({name: (function, [x]) for name, function in functions.items()})
 
 
-def test_new_tensors(torch: Any) -> None:
+def test_new_tensors_agree(torch: Any) -> None:
     x = torch.randn(2, 3)
     functions = {
         "full": lambda x: torch.full((2, 3), 1.5),
@@ -298,7 +298,7 @@ def test_new_tensors(torch: Any) -> None:
     check_cases({name: (function, [x]) for name, function in functions.items()})
 
 
-def test_reductions(torch: Any) -> None:
+def test_reductions_agree(torch: Any) -> None:
     x = torch.randn(2, 5, 4)
     odd = x.clone()
     odd[0, 1, 2], odd[1, 3, :] = NAN, INF
@@ -392,7 +392,7 @@ def _at_axis_0(torch: Any, name: str) -> Any:
     }[name]
 
 
-def test_products(torch: Any) -> None:
+def test_products_agree(torch: Any) -> None:
     r = torch.randn
     cases: dict[str, Case] = {
         f"matmul {one} {two}": (torch.matmul, [r(one), r(two)])

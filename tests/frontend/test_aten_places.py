@@ -8,7 +8,7 @@ from typing import Any
 from tests.frontend.operator_check import Case, check_cases
 
 
-def test_indexing(torch: Any) -> None:
+def test_indexing_agrees(torch: Any) -> None:
     x = torch.randn(4, 5, 6)
     i, j = torch.tensor([0, 3, 1]), torch.tensor([4, -1, 2])
     grid = torch.tensor([[0], [2]])
@@ -66,7 +66,7 @@ def _scatter_reduce(how: str, own: bool) -> Any:
     return lambda x, i, v: x.scatter_reduce(1, i, v, how, include_self=own)
 
 
-def test_masks(torch: Any) -> None:
+def test_masks_agree(torch: Any) -> None:
     """How many elements there are depends on the data."""
 
     class Masks(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -77,7 +77,7 @@ def test_masks(torch: Any) -> None:
     check_cases({"masks": (Masks(), [x, m])})
 
 
-def test_embedding_bags(torch: Any) -> None:
+def test_embedding_bags_agree(torch: Any) -> None:
     f = torch.nn.functional
     rows, indices, offsets = torch.randn(9, 4), torch.randint(0, 9, (7,)), torch.tensor([0, 2, 2, 6])
     ends = torch.tensor([0, 2, 2, 7])
@@ -98,7 +98,7 @@ def _bag(f: Any, mode: str) -> Any:
     return lambda i, r, o: f.embedding_bag(i, r, o, mode=mode)
 
 
-def test_orders(torch: Any) -> None:
+def test_sorts_agree(torch: Any) -> None:
     x = torch.randn(3, 7)
     odd = x.clone()
     odd[1, 2] = math.nan
@@ -135,7 +135,7 @@ def _searchsorted(torch: Any, right: bool) -> Any:
     return lambda edges, x: torch.searchsorted(edges, x, right=right)
 
 
-def test_losses(torch: Any) -> None:
+def test_losses_agree(torch: Any) -> None:
     f, r = torch.nn.functional, torch.randn
     x, y, p, q = r(4, 5), r(4, 5), torch.rand(4, 5), torch.rand(4, 5)
     classes, weight = torch.tensor([0, 4, 2, 2]), torch.rand(5)
@@ -178,7 +178,7 @@ def _loss3(function: Any, how: str) -> Any:
     return lambda x, y, z: function(x, y, z, reduction=how)
 
 
-def test_quantization(torch: Any) -> None:
+def test_quantization_agrees(torch: Any) -> None:
     import torch.ao.quantization.fx._decomposed  # registers the operators  # noqa: F401
 
     q = torch.ops.quantized_decomposed

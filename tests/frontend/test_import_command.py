@@ -35,7 +35,7 @@ def network(torch: Any) -> Any:
     return nn.Sequential(nn.Linear(8, 24), nn.LayerNorm(24), nn.GELU(), nn.Linear(24, 5)).eval()
 
 
-def test_pt2(folder: Path, torch: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pt2_files_are_imported_and_compared(folder: Path, torch: Any, capsys: pytest.CaptureFixture[str]) -> None:
     model, x = network(torch), torch.randn(3, 8)
     program = torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim("batch", max=64)},))
     torch.export.save(program, "net.pt2")
@@ -73,7 +73,7 @@ def test_a_departure_is_named(folder: Path, torch: Any, capsys: pytest.CaptureFi
     assert not (folder / "net.mlc").exists()
 
 
-def test_onnx(folder: Path, onnx: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_onnx_files_are_imported_and_compared(folder: Path, onnx: Any, capsys: pytest.CaptureFixture[str]) -> None:
     h = onnx.helper
     weight = np.random.default_rng(0).standard_normal((8, 5)).astype(np.float32)
     nodes = [h.make_node("MatMul", ["x", "w"], ["p"], "product"), h.make_node("Tanh", ["p"], ["y"], "end")]
@@ -99,7 +99,7 @@ def test_onnx(folder: Path, onnx: Any, capsys: pytest.CaptureFixture[str]) -> No
     ([1e9, 1], [np.inf, 1], "at [0], expected inf"), ([0.0, 0], [0.0, 0], None), ([1e-9, 0], [0.0, 0], "1e-09 at [0]"),
     ([], [], None), ([[1.0]], [1.0], "shape [1, 1], expected [1]"),
 ])  # fmt: skip
-def test_differences(mine: Any, theirs: Any, said: str | None) -> None:
+def test_differences_are_worded(mine: Any, theirs: Any, said: str | None) -> None:
     _, found = difference(np.array(mine, float), np.array(theirs, float), 1e-4)
     assert found is None if said is None else found is not None and said in found
 

@@ -15,7 +15,7 @@ from mlcc.cli.main import run
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "importing.md"
 
 
-def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch: Any, onnx: Any) -> None:
+def test_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch: Any, onnx: Any) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez("x.npz", input=np.ones((1, 8), "float32"))
     scope: dict[str, Any] = {}

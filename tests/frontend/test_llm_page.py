@@ -17,7 +17,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "llm.md"
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_the_page(
+def test_examples_of_the_page_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch: Any, transformers: Any, safetensors: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -102,7 +102,7 @@ def test_over_a_symbolic_length() -> None:
 @pytest.mark.parametrize("axes", [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize("directions", [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize("length", ["t", 70])
-def test_scans(axes: tuple[int, int], directions: tuple[int, int], length: Any) -> None:
+def test_scans_agree(axes: tuple[int, int], directions: tuple[int, int], length: Any) -> None:
     from onnx import helper
 
     inner = helper.make_graph(
@@ -129,7 +129,7 @@ def test_scans(axes: tuple[int, int], directions: tuple[int, int], length: Any) 
 
 @pytest.mark.parametrize("most", ["constant", "shape"])
 @pytest.mark.parametrize("conditional", [False, True])
-def test_what_grows(most: str, conditional: bool) -> None:
+def test_loops_that_grow_a_tensor_agree(most: str, conditional: bool) -> None:
     """Two rows more in each round; the condition ends it early."""
     steps = [
         node("ReduceSum", ["x"], ["s"], keepdims=1),

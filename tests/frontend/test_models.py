@@ -21,7 +21,7 @@ def test_a_share_of_the_models(request: pytest.FixtureRequest, name: str, dynami
 
 
 @pytest.mark.parametrize(("name", "dynamic"), EVERY)
-def test_all_models(request: pytest.FixtureRequest, all_cases: bool, name: str, dynamic: bool) -> None:
+def test_every_model_agrees(request: pytest.FixtureRequest, all_cases: bool, name: str, dynamic: bool) -> None:
     if not all_cases:
         pytest.skip("the share above is for every day (--all-cases runs all)")
     request.getfixturevalue(CASES[name].package)

@@ -29,7 +29,7 @@ I8 = np.array(-3, "int8")
 
 
 @pytest.mark.parametrize("operator", ["Gelu", "QuickGelu", "FastGelu"])
-def test_activations(operator: str) -> None:
+def test_activations_agree(operator: str) -> None:
     against_runtime(operator, [_floats(3, 8)])
 
 
@@ -47,7 +47,7 @@ def test_skip_layer_normalization() -> None:
 
 
 @pytest.mark.parametrize("segments", [False, True])
-def test_embeddings(segments: bool) -> None:
+def test_embeddings_agree(segments: bool) -> None:
     words = np.array([[1, 5, 2], [0, 9, 9]], "int32")
     kinds = np.array([[0, 0, 1], [1, 1, 0]], "int32") if segments else None
     mask = np.array([[1, 1, 0], [1, 1, 1]], "int32")
@@ -56,7 +56,7 @@ def test_embeddings(segments: bool) -> None:
 
 
 @pytest.mark.parametrize("turned", [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 1, 1)])
-def test_fused_matmul(turned: tuple[int, ...]) -> None:
+def test_fused_matmul_agrees(turned: tuple[int, ...]) -> None:
     names = ("transA", "transB", "transBatchA", "transBatchB")
     shapes = {
         (0, 0, 0, 0): ((2, 3, 4), (2, 4, 5)),
@@ -70,7 +70,7 @@ def test_fused_matmul(turned: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("activation", ["Relu", "Tanh", "Sigmoid", "LeakyRelu", "Clip", "HardSigmoid"])
-def test_fused_convolutions(activation: str) -> None:
+def test_fused_convolutions_agree(activation: str) -> None:
     params = {"LeakyRelu": [0.2], "Clip": [-0.5, 0.5], "HardSigmoid": [0.3, 0.4]}.get(activation)
     given: dict[str, Any] = {} if params is None else {"activation_params": params}
     x, w, b = _floats(1, 4, 6, 5), _floats(8, 2, 3, 3), _floats(8)
@@ -135,7 +135,7 @@ def test_quantized_tensors_joined_and_chosen() -> None:
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_quantized_softmax(signed: bool) -> None:
+def test_quantized_softmax_agrees(signed: bool) -> None:
     x = _integers(3, 9, dtype="int8" if signed else "uint8")
     point = I8 if signed else U8
     inputs = [x, SCALE, point, np.array(1 / 256, "float32"), np.array(-128, "int8") if signed else np.array(0, "uint8")]
@@ -144,7 +144,7 @@ def test_quantized_softmax(signed: bool) -> None:
 
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("final", [False, True])
-def test_quantized_gemm(columns: bool, final: bool) -> None:
+def test_quantized_gemm_agrees(columns: bool, final: bool) -> None:
     scale = np.array([0.01, 0.02, 0.03, 0.04], "float32") if columns else OTHER
     zero = np.array([0, 3, 5, 9], "uint8") if columns else V8
     inputs = [_integers(3, 5), SCALE, U8, _integers(5, 4), scale, zero, np.array([1, -400, 7, 9], "int32")]
@@ -174,7 +174,7 @@ def test_multi_head_attention(extra: str) -> None:
     against_runtime("MultiHeadAttention", inputs, outputs, num_heads=3, unidirectional=int("causal" in extra))
 
 
-def test_packed_heads() -> None:
+def test_packed_heads_agree() -> None:
     """onnxruntime takes them on other devices only; they are those that come apart."""
     packed = _floats(2, 5, 3, 3, 8)
     parts = [np.reshape(packed[:, :, :, i], (2, 5, 24)) for i in range(3)]
@@ -208,7 +208,7 @@ def test_attention_with_projection(extra: str) -> None:
 
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("offset", [False, True])
-def test_rotary_embeddings(interleaved: int, offset: bool) -> None:
+def test_rotary_embeddings_agree(interleaved: int, offset: bool) -> None:
     cos, sin = _floats(12, 4), _floats(12, 4, seed=1)
     places = np.array([3], "int64") if offset else np.array([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]], "int64")
     against_runtime("RotaryEmbedding", [_floats(2, 5, 24), places, cos, sin], interleaved=interleaved)

@@ -14,7 +14,7 @@ from mlcc.ir.node import find
 from mlcc.relax.queries import is_call
 
 
-def test_one_form(onnx: Any) -> None:
+def test_both_operators_become_one_form(onnx: Any) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
     rng, inner, columns = np.random.default_rng(0), 256, 512

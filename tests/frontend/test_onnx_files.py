@@ -49,7 +49,7 @@ def test_what_is_no_model(tmp_path: Path) -> None:
         from_onnx(3)
 
 
-def test_versions() -> None:
+def test_unsupported_versions_are_refused() -> None:
     assert _code(_sum(opset=6)) == "E1042"
     assert _code(_sum(opset=99)) == "E1042"
     given = _sum()
@@ -203,7 +203,7 @@ def test_functions_that_call_themselves() -> None:
 
 
 @pytest.mark.parametrize("fixed", [None, True, False])
-def test_branches(fixed: bool | None) -> None:
+def test_branches_see_outer_values(fixed: bool | None) -> None:
     """Branches see the values around them; run time chooses where the condition is not constant."""
     from onnx import helper
 

@@ -76,14 +76,14 @@ def test_a_convolutional_network(torch: Any, onnxscript: Any, symbolic: bool) ->
     _check(torch, _lively(torch, network), (r(2, 3, 17, 16),), axes, (r(5, 3, 17, 16),), (r(1, 3, 17, 16),))
 
 
-def test_an_encoder(torch: Any, onnxscript: Any, symbolic: bool) -> None:
+def test_encoder_agrees(torch: Any, onnxscript: Any, symbolic: bool) -> None:
     layer = torch.nn.TransformerEncoderLayer(16, 4, 24, 0.0, batch_first=True, norm_first=True)
     axes = {0: "batch", 1: "length"} if symbolic else None
     r = torch.randn
     _check(torch, _lively(torch, layer), (r(2, 7, 16),), axes, (r(3, 9, 16),), (r(1, 2, 16),))
 
 
-def test_many_networks(torch: Any, onnxscript: Any, request: pytest.FixtureRequest, symbolic: bool) -> None:
+def test_many_networks_agree(torch: Any, onnxscript: Any, request: pytest.FixtureRequest, symbolic: bool) -> None:
     """All networks, those that fail named at once."""
     if not request.config.getoption("--all-cases"):
         pytest.skip("a campaign of minutes: --all-cases")

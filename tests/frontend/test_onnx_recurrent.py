@@ -52,13 +52,13 @@ def test_reset_before_and_after_the_product(before: int) -> None:
 
 
 @pytest.mark.parametrize("coupled", [0, 1])
-def test_peepholes(coupled: int) -> None:
+def test_peepholes_agree(coupled: int) -> None:
     holes = np.random.default_rng(1).standard_normal((1, 3 * HIDDEN), "float32")
     _check("LSTM", [*_layer("LSTM"), holes], input_forget=coupled)
 
 
 @pytest.mark.parametrize("operator", GATES)
-def test_clipped_gates(operator: str) -> None:
+def test_clipped_gates_agree(operator: str) -> None:
     _check(operator, _layer(operator), clip=0.4)
 
 
@@ -71,13 +71,13 @@ def test_clipped_gates(operator: str) -> None:
         (["Sigmoid", "Softplus", "ThresholdedRelu"], [0.3], []),
     ],
 )
-def test_other_activations(names: list[str], alphas: list[float], betas: list[float]) -> None:
+def test_other_activations_agree(names: list[str], alphas: list[float], betas: list[float]) -> None:
     given = {"activation_alpha": alphas, **({"activation_beta": betas} if betas else {})}
     _check("LSTM", _layer("LSTM"), activations=names, **given)
 
 
 @pytest.mark.parametrize("operator", GATES)
-def test_compiled(operator: str) -> None:
+def test_compiled_layers_agree(operator: str) -> None:
     _check(operator, _layer(operator, 2), direction="bidirectional", opt_level=1)
 
 

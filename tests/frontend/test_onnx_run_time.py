@@ -150,7 +150,7 @@ def test_lengths_of_windows(name: str, periodic: int) -> None:
     check(node(name, ["x"], periodic=periodic), x=np.array(10, "int64"))
 
 
-def test_other_sizes() -> None:
+def test_sizes_known_at_run_time_agree() -> None:
     check(node("OneHot", ["x", "d", "v"]), x=ints(0, 2, -1), d=np.array(4, "int64"), v=floats(2, 5))
     check(node("CenterCropPad", ["x", "s"]), x=X, s=ints(3, 1, 7))
     check(node("CenterCropPad", ["x", "s"], axes=[-1, 0]), x=X, s=ints(1, 5))

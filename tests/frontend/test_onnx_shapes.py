@@ -108,7 +108,7 @@ def test_shapes_that_the_model_states() -> None:
     check(given, _image(4, 3), _image(4, 3))
 
 
-def test_sequences_vanish() -> None:
+def test_sequences_at_constant_positions_agree() -> None:
     nodes = [
         node("SplitToSequence", ["x", "two"], ["parts"], axis=0),
         node("SequenceAt", ["parts", "one"], ["second"]),

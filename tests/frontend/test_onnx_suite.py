@@ -21,7 +21,7 @@ def _hash(text: str) -> int:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_interpreted(part: int) -> None:
+def test_interpreted_cases_agree(part: int) -> None:
     """All cases in both modes, an operator's together."""
     mine = [case for case in cases.all_cases() if _hash(case.operator) % PARTS == part]
     verdicts = [judge(case, mode) for case in mine for mode in cases.MODES]
@@ -41,7 +41,7 @@ def test_the_page_has_every_operator() -> None:
 
 
 @pytest.mark.parametrize("opt_level", [1, 2])
-def test_compiled(opt_level: int, all_cases: bool) -> None:
+def test_compiled_cases_agree(opt_level: int, all_cases: bool) -> None:
     """A share of the cases, or all, as code."""
     build = compiled(opt_level)
     for case in cases.all_cases():

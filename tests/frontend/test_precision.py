@@ -111,7 +111,7 @@ def test_what_is_refused(onnx: Any) -> None:
         from_onnx(_product(onnx), dtype="float8")
 
 
-def test_onnx(onnx: Any) -> None:
+def test_onnx_models_are_imported_in_bfloat16(onnx: Any) -> None:
     module = from_onnx(_product(onnx), dtype="bfloat16")
     assert 'R.Tensor((2, 20), dtype="bfloat16")' in module.script()
 

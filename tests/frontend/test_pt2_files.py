@@ -82,7 +82,7 @@ def refused(tmp_path: Path, data: bytes) -> str:
     return problem.value.diagnostics[0].code
 
 
-def test_options(torch: Any, program: Any, file: bytes, tmp_path: Path) -> None:
+def test_options_of_the_import_are_followed(torch: Any, program: Any, file: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.pt2"
     path.write_bytes(file)
     module = from_pt2(path, keep_params_as_input=True, dim_names={"x": {0: "n"}})
@@ -128,7 +128,7 @@ def test_extents_made_of_symbols(torch: Any, tmp_path: Path) -> None:
         run(torch.randn(5), torch.randn(9))
 
 
-def test_own_converters(torch: Any, program: Any) -> None:
+def test_supplied_converters_replace_the_built_in(torch: Any, program: Any) -> None:
     from mlcc.relax import op
 
     def ours(t: Any, self: Any) -> Any:
@@ -191,7 +191,7 @@ DAMAGED: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_damaged_files(file: bytes, tmp_path: Path, name: str) -> None:
+def test_damaged_files_are_refused(file: bytes, tmp_path: Path, name: str) -> None:
     where, change = DAMAGED[name]
     assert refused(tmp_path, edited(file, where, change)) in ("E1010", "E1002")
 
@@ -226,7 +226,7 @@ def test_weights_in_strides_and_packed(torch: Any, tmp_path: Path) -> None:
         path.write_bytes(rewritten(path.read_bytes(), lambda m: None, packed=True))
 
 
-def test_bombs(file: bytes, tmp_path: Path) -> None:
+def test_decompression_bombs_are_refused(file: bytes, tmp_path: Path) -> None:
     def blown_up(members: dict[str, bytes]) -> None:
         key = next(n for n in members if n.endswith("weight_0"))
         members[key] = bytes(64 << 20)
@@ -243,7 +243,7 @@ def test_bombs(file: bytes, tmp_path: Path) -> None:
     assert time.monotonic() - start < 20
 
 
-def test_mutated_files(file: bytes, tmp_path: Path) -> None:
+def test_mutated_files_end_in_a_module_or_a_diagnostic(file: bytes, tmp_path: Path) -> None:
     """Bytes and values changed at random: a module, or a diagnostic."""
     source = random.Random(1)
     path = tmp_path / "m.pt2"

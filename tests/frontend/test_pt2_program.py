@@ -154,7 +154,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_writes(torch: Any, tmp_path: Path, name: str) -> None:
+def test_writes_in_place_agree(torch: Any, tmp_path: Path, name: str) -> None:
     x = torch.arange(12.0).reshape(3, 4) - 5
     agree(torch, tmp_path, function_model(torch, WRITES[name]), x, again=((x * 3 - 7,),))
 

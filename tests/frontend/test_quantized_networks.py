@@ -81,7 +81,9 @@ def check(onnxruntime: Any, model: bytes, x: np.ndarray, step: float) -> IRModul
 @pytest.mark.parametrize(
     ("weight", "point", "channels"), [("int8", 0, False), ("int8", 0, True), ("uint8", 128, False)]
 )
-def test_dense(onnx: Any, onnxruntime: Any, data: str, zero: int, weight: str, point: int, channels: bool) -> None:
+def test_dense_layers_become_integer_products(
+    onnx: Any, onnxruntime: Any, data: str, zero: int, weight: str, point: int, channels: bool
+) -> None:
     g = Graph(onnx)
     hidden = g.node("MatMul", g.pair("x", 0.03, zero, data), g.weight((37, 50), weight, point, channels, 1))
     hidden = g.node("Relu", g.node("Add", hidden, g.constant(RANDOM.standard_normal(50).astype("float32"))))
@@ -93,7 +95,7 @@ def test_dense(onnx: Any, onnxruntime: Any, data: str, zero: int, weight: str, p
 
 @pytest.mark.parametrize(("data", "zero"), [("uint8", 0), ("uint8", 9), ("int8", -3)])
 @pytest.mark.parametrize("group", [1, 2, 8])
-def test_convolutions(onnx: Any, onnxruntime: Any, data: str, zero: int, group: int) -> None:
+def test_convolutions_become_integer_products(onnx: Any, onnxruntime: Any, data: str, zero: int, group: int) -> None:
     g = Graph(onnx)
     image = g.node("Conv", g.pair("x", 0.03, zero, data), g.weight((8, 8 // group, 3, 3), "int8", 0, True, 0),
                    pads=[1, 0, 2, 1], strides=[1, 2], group=group)  # fmt: skip
@@ -121,7 +123,7 @@ def test_what_stays_in_floats(onnx: Any) -> None:
 
 
 @pytest.mark.parametrize("channels", [False, True])
-def test_pt2e(torch: Any, channels: bool) -> None:
+def test_pt2e_programs_become_integer_products(torch: Any, channels: bool) -> None:
     import torch.ao.quantization.fx._decomposed
 
     ops = torch.ops.quantized_decomposed

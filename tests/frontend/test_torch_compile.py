@@ -144,7 +144,7 @@ def test_graph_breaks_and_recompilation(torch: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32", "bool"])
-def test_dtypes(torch: Any, dtype: str) -> None:
+def test_every_dtype_agrees(torch: Any, dtype: str) -> None:
     def select(x: Any, y: Any) -> Any:
         return torch.where(x > y, x, y), torch.cat([x, y])
 
@@ -163,7 +163,7 @@ def test_operands_that_are_not_contiguous(torch: Any) -> None:
     check(compile(add), add, image, image)
 
 
-def test_gradients(torch: Any) -> None:
+def test_gradients_agree(torch: Any) -> None:
     model = perceptron(torch)
     compiled = compile(model)
     with torch.enable_grad():
@@ -200,14 +200,14 @@ def test_randomness_stays_with_pytorch(torch: Any) -> None:
     assert 300 < (found == 0).sum() < 700
 
 
-def test_wrong_options(torch: Any) -> None:
+def test_wrong_options_are_refused(torch: Any) -> None:
     with pytest.raises(Exception, match="no option 'level', only opt_level"):
         torch.compile(torch.relu, backend="mlcc", options={"level": 3})(torch.ones(3))
     with pytest.raises(Exception, match="no modes"):
         torch.compile(torch.relu, backend="mlcc", mode="max-autotune")(torch.ones(3))
 
 
-def test_tvms_names(torch: Any) -> None:
+def test_tvms_relax_dynamo_is_a_backend(torch: Any) -> None:
     seen = []
 
     def look(module: mlcc.IRModule) -> mlcc.IRModule:
@@ -221,7 +221,7 @@ def test_tvms_names(torch: Any) -> None:
     assert len(seen) == 1
 
 
-def test_subgraphs(torch: Any) -> None:
+def test_graph_breaks_give_several_subgraphs(torch: Any) -> None:
     model = perceptron(torch)
 
     def both(x: Any) -> Any:

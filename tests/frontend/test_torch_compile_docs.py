@@ -9,7 +9,7 @@ from typing import Any
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "torch-compile.md").read_text()
 
 
-def test_programs(torch: Any) -> None:
+def test_programs_of_the_page_run(torch: Any) -> None:
     programs = re.findall(r"^```python\n(.*?)^```", PAGE, re.S | re.M)
     assert len(programs) == 2
     scope: dict[str, Any] = {}
@@ -18,7 +18,7 @@ def test_programs(torch: Any) -> None:
         exec(program, scope)
 
 
-def test_options() -> None:
+def test_table_lists_every_option() -> None:
     from mlcc.frontend.fx.options import Options
 
     table = PAGE.partition("| option |")[2].partition("They are given")[0]

@@ -12,7 +12,7 @@ SEED = os.environ.get("MLCC_FUZZ_SEED", "1")
 SHARE = 8  # the first cases of the seed, in a normal test run
 
 
-def test_emulated(fuzz_seconds: float) -> None:
+def test_emulated_programs_keep_results(fuzz_seconds: float) -> None:
     is_campaign = fuzz_seconds > 60
     bounds = ["--seconds", str(fuzz_seconds)] if is_campaign else ["--seconds", "120", "--count", str(SHARE)]
     command = [sys.executable, "-m", "tests.fuzz.emulated", "--seed", SEED, *bounds]

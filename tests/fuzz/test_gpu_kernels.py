@@ -12,7 +12,7 @@ SEED = os.environ.get("MLCC_FUZZ_SEED", "1")
 SHARE = 3  # the first kernels of the seed, in a normal test run
 
 
-def test_random_kernels(fuzz_seconds: float, capsys: pytest.CaptureFixture[str]) -> None:
+def test_faults_are_found_in_random_kernels(fuzz_seconds: float, capsys: pytest.CaptureFixture[str]) -> None:
     bounds = ["--seconds", str(fuzz_seconds)] if fuzz_seconds > 60 else ["--seconds", "120", "--count", str(SHARE)]
     wrong = main(["--seed", SEED, *bounds])
     said = capsys.readouterr().out

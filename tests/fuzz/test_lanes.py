@@ -83,7 +83,7 @@ def _in_child(seeds: range, cpu: str, seconds: float) -> int:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
-def test_lanes(cpu: str, fuzz_seconds: float) -> None:
+def test_native_code_agrees_on_every_cpu(cpu: str, fuzz_seconds: float) -> None:
     from mlcc.machine import host
 
     if cpu == "x86-64-v4" and "avx512bw" not in " ".join(host.cpu_features()):

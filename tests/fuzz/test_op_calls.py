@@ -13,7 +13,7 @@ from tests.ops.coverage import judge
 SEED = int(os.environ.get("MLCC_FUZZ_SEED", "1"))
 
 
-def test_op_calls(fuzz_seconds: float) -> None:
+def test_random_calls_match_their_references(fuzz_seconds: float) -> None:
     rng = random.Random(SEED)
     names = sorted(op_calls.GENERATORS)
     end, judged, wrong = time.monotonic() + fuzz_seconds, 0, []
@@ -28,7 +28,7 @@ def test_op_calls(fuzz_seconds: float) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_long_axes(fuzz_seconds: float) -> None:
+def test_long_accumulations_match_float64(fuzz_seconds: float) -> None:
     """Operators that accumulate, with up to 10,000 terms, against float64."""
     rng = random.Random(SEED)
     end, judged, wrong = time.monotonic() + fuzz_seconds, 0, []

@@ -13,7 +13,7 @@ SEED = os.environ.get("MLCC_FUZZ_SEED", "1")
 SHARE = 30  # the first scripts of the seed, in a normal test run; a campaign makes as many as there is time for
 
 
-def test_random_schedules(fuzz_seconds: float) -> None:
+def test_random_schedules_keep_results(fuzz_seconds: float) -> None:
     is_campaign = fuzz_seconds > 60
     bounds = ["--seconds", str(fuzz_seconds)] if is_campaign else ["--seconds", "120", "--scripts", str(SHARE)]
     folder = tempfile.mkdtemp(prefix="mlcc-fuzz-")

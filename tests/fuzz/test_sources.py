@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 SEED = os.environ.get("MLCC_FUZZ_SEED", "1")
 
 
-def test_mutated_sources(fuzz_seconds: float) -> None:
+def test_mutated_sources_end_in_diagnostics(fuzz_seconds: float) -> None:
     folder = tempfile.mkdtemp(prefix="mlcc-fuzz-")
     command = [sys.executable, str(HERE / "worker.py"), folder, SEED, "0", "10000000", str(fuzz_seconds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=fuzz_seconds * 3 + 120, cwd=HERE)

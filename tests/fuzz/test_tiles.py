@@ -42,7 +42,7 @@ def generated(seed: int) -> tuple[bool, bool]:
     return True, sum(isinstance(s, tir.AllocBuffer) for s in after) < before
 
 
-def test_generated_programs(fuzz_seconds: float) -> None:
+def test_generated_programs_keep_results(fuzz_seconds: float) -> None:
     ran = moved = seed = 0
     end = time.monotonic() + fuzz_seconds
     while seed < SHARE or (fuzz_seconds > 60 and time.monotonic() < end):

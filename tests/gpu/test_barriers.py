@@ -87,7 +87,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_barriers(name: str) -> None:
+def test_barriers_are_inserted_where_needed(name: str) -> None:
     """The simulator refuses what is missing; the interpreter runs threads one by one, so that it is no judge."""
     count, code = CASES[name]
     program = lowered(body(code))[1]
@@ -107,7 +107,7 @@ def test_the_simulator_finds_what_is_missing() -> None:
         run_kernel(bare, arrays)
 
 
-def test_cooperative_fetching() -> None:
+def test_cooperative_fetching_gets_its_barrier() -> None:
     program = check(WINDOW.replace('                T.tvm_storage_sync("shared")\n', ""), (1027,), (1024,))
     assert barriers(program) == 1
 

@@ -89,7 +89,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_planted_faults(name: str) -> None:
+def test_planted_faults_are_found(name: str) -> None:
     old, new, code = FAULTS[name]
     text = TEXT.replace(old, new, 1)
     if code == "E0742" and "filled" in name:  # nothing but reads of all threads between the copies
@@ -153,7 +153,7 @@ def box_text(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", BOXES)
-def test_boxes(name: str) -> None:
+def test_boxes_match_numpy(name: str) -> None:
     dtype, shape, box, corner, swizzle = BOXES[name]
     dtype = "uint16" if dtype == "bfloat16" else dtype
     given = np.arange(1, 1 + np.prod(shape)).reshape(shape).astype(dtype)
@@ -212,7 +212,7 @@ def f(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")):
 """
 
 
-def test_rows() -> None:
+def test_rows_are_copied_in_bulk() -> None:
     given, got = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
     made = program(ROW)
     run_program(made, given, got)

@@ -66,7 +66,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_planted_faults(name: str) -> None:
+def test_planted_faults_are_found(name: str) -> None:
     old, new, code = FAULTS[name]
     assert old in TEXT
     with pytest.raises(CallError) as caught:
@@ -94,7 +94,7 @@ def f(B: T.Buffer((32,), "float32")):
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_90a", "sm_100", "sm_120"])
-def test_instructions(arch: str) -> None:
+def test_ptx_has_the_instructions(arch: str) -> None:
     made = emit_ptx(program(TEXT).kernels, f"cuda{{arch={arch}}}")
     assert made.text.count("mbarrier.init.shared::cta.b64") == 2
     assert "mbarrier.try_wait.parity.shared::cta.b64" in made.text

@@ -34,7 +34,7 @@ def f(A: T.Buffer((3, {n}), "{dtype}"), B: T.Buffer((3,), "{dtype}")):
 
 @pytest.mark.parametrize("threads", [1, 2, 7, 32, 33, 64, 96, 256])
 @pytest.mark.parametrize("place", ["blockIdx.x", "threadIdx.y"])
-def test_sums(threads: int, place: str) -> None:
+def test_sums_over_threads_match(threads: int, place: str) -> None:
     if place == "threadIdx.y" and threads not in (7, 32, 64):
         pytest.skip("a share of them")
     n = threads * 2 - threads // 3
@@ -43,7 +43,7 @@ def test_sums(threads: int, place: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float64", "int8", "uint16", "int64", "float16"])
-def test_types(dtype: str) -> None:
+def test_sums_of_every_dtype_match(dtype: str) -> None:
     text = SUM.format(n=60, threads=32, rounds=2, place="blockIdx.x", dtype=dtype)
     check(text, (3, 60), (3,), dtype=dtype)
     made = mlcc.script(mlcc.run_passes(mlcc.parse(text), "lower", target="cuda"))
@@ -56,7 +56,7 @@ def test_metal_shuffles_wide_values_by_halves() -> None:
     assert "as_type<long>(simd_shuffle_down(as_type<uint2>(" in made
 
 
-def test_pairs() -> None:
+def test_argmax_over_threads_matches() -> None:
     text = """
 @T.prim_func
 def f(A: T.Buffer((4, 70), "float32"), I: T.Buffer((4,), "int32"), V: T.Buffer((4,), "float32")):

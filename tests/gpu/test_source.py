@@ -162,7 +162,7 @@ def test_barriers_vectors_and_memory_of_a_block(compiled: Compiled) -> None:
     np.testing.assert_array_equal(b.reshape(4, 64), turned + 2 * np.roll(turned, -1, 1))
 
 
-def test_shuffles(compiled: Compiled) -> None:
+def test_shuffles_agree(compiled: Compiled) -> None:
     a, b = random_array(np.random.default_rng(2), (64,), "float32"), np.zeros(64, "float32")
     compiled("sums", a, b)
     lanes = np.arange(32)
@@ -172,19 +172,19 @@ def test_shuffles(compiled: Compiled) -> None:
         np.testing.assert_allclose(have, z + z[5] + z[np.where(lanes < 3, lanes, lanes - 3)], rtol=1e-6)
 
 
-def test_integers(compiled: Compiled, module: mlcc.IRModule) -> None:
+def test_integer_operators_agree(compiled: Compiled, module: mlcc.IRModule) -> None:
     rng = np.random.default_rng(3)
     a, b = (random_array(rng, (48,), "int32") for _ in range(2))
     agrees(compiled, module, "integers", a, b, np.zeros((48, 24), "int32"))
 
 
-def test_floats(compiled: Compiled, module: mlcc.IRModule) -> None:
+def test_float_operators_agree(compiled: Compiled, module: mlcc.IRModule) -> None:
     rng = np.random.default_rng(4)
     a, b = (random_array(rng, (48,), "float32") for _ in range(2))
     agrees(compiled, module, "floats", a, b, np.zeros((48, 24), "float32"), 5, rtol=2e-6)
 
 
-def test_narrow_types(compiled: Compiled, module: mlcc.IRModule) -> None:
+def test_narrow_dtypes_agree(compiled: Compiled, module: mlcc.IRModule) -> None:
     rng = np.random.default_rng(5)
     inputs = [random_array(rng, (64,), d) for d in ("float16", "int8", "bool")]
     agrees(compiled, module, "narrow", *inputs, *(np.zeros(64, d) for d in ("float16", "uint8", "bool")))

@@ -53,7 +53,7 @@ def order(made: DeviceProgram) -> str:
     return "".join(found)
 
 
-def test_the_sample() -> None:
+def test_the_pipeline_of_the_sample_is_ordered() -> None:
     func = scheduled(256, SMALL)
     made = lower_gpu("matmul", func)
     # two rounds copy; in the loop products go on while the next tile is asked for; two rounds are left to do

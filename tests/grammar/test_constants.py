@@ -48,7 +48,7 @@ def test_data_lines_round_trip(dtype: str, shape: tuple[int, ...]) -> None:
 
 
 @given(st.text(min_size=1, max_size=8))
-def test_any_key(key: str) -> None:
+def test_any_key_is_written_and_read(key: str) -> None:
     line = next(data_lines({key: tensor("int8", (2,), key=key)}))
     found = constants(line).resolve(key, None, None, None, None)
     if all(not 0xD800 <= ord(c) < 0xE000 for c in key):
@@ -65,7 +65,7 @@ def test_keys_are_unique_by_content() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_file_beside(tmp_path: Path, dtype: str) -> None:
+def test_npz_files_beside_the_text_are_read(tmp_path: Path, dtype: str) -> None:
     old = tensor(dtype, (3, 4))
     save_arrays(str(tmp_path / "m.npz"), stored_arrays({"w": old}))
     source = Source(str(tmp_path / "m.mlc"), "")
@@ -75,7 +75,7 @@ def test_file_beside(tmp_path: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_safetensors_beside(tmp_path: Path, dtype: str) -> None:
+def test_safetensors_beside_the_text_are_read(tmp_path: Path, dtype: str) -> None:
     old = tensor(dtype, (3, 4))
     save_arrays(str(tmp_path / "m.safetensors"), stored_arrays({"w": old}))
     for text in ("", "# mlcc.data-file m.safetensors\n", "# mlcc.data-file m.safetensors\n# mlcc.data-file m.npz\n"):
@@ -136,7 +136,7 @@ GOOD = next(data_lines({"w": TensorData.of(np.arange(4, dtype="float32"))}))
         ["# mlcc.data w bool 1 Ag=="],
     ],
 )
-def test_damaged_lines(lines: list[str]) -> None:
+def test_damaged_lines_are_refused(lines: list[str]) -> None:
     assert code_of(lambda: constants(*lines).resolve("w", None, None, None, None)) == "E0901"
 
 

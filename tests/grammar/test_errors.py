@@ -26,7 +26,7 @@ def announced(text: str) -> list[tuple[int, str, str]]:
 
 
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.mlc")), ids=lambda p: p.stem)
-def test_errors(path: Path) -> None:
+def test_announced_errors_are_reported(path: Path) -> None:
     with pytest.raises(CompileError) as caught:
         mlcc.parse(path)
     left = announced(path.read_text())
@@ -56,7 +56,7 @@ def test_errors(path: Path) -> None:
         ("...", "write the body; `pass` stands for one that does nothing"),
     ],
 )
-def test_help(line: str, help: str) -> None:
+def test_diagnostics_suggest_a_correction(line: str, help: str) -> None:
     head = '@I.ir_module\nclass M:\n    @T.prim_func\n    def f(A: T.Buffer((4,), "int8"), x: T.float32, n: T.int32):\n'
     text = f"{head}        {line}\n"
     with pytest.raises(CompileError) as caught:

@@ -92,7 +92,7 @@ def test_canonical_text_stays() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.rglob("*.mlc")), ids=lambda p: p.name)
-def test_samples(path: Path) -> None:
+def test_samples_keep_their_meaning(path: Path) -> None:
     check(path.read_text())
 
 
@@ -165,7 +165,7 @@ def test_blanks_make_no_difference(text: str, seed: int) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from([PROGRAM, WIDE]), st.integers(0, 10**9))
-def test_comments_survive(text: str, seed: int) -> None:
+def test_comments_are_kept(text: str, seed: int) -> None:
     check(noisy(text, seed, True))
 
 
@@ -194,7 +194,7 @@ def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.recursive(ATOMS, compound, max_leaves=40), st.integers(0, 10**9), st.booleans())
-def test_any_expression(expression: str, seed: int, comments: bool) -> None:
+def test_any_expression_keeps_its_meaning(expression: str, seed: int, comments: bool) -> None:
     text = f"def f(x: {expression} = {expression}) -> b:\n    y, z = {expression}, 1; return {expression}\n"
     check(text)
     check(noisy(text, seed, comments))
@@ -223,7 +223,7 @@ def test_any_expression(expression: str, seed: int, comments: bool) -> None:
         ('x = """a\n  b"""\n', 'x = """a\n  b"""\n'),
     ],
 )  # fmt: skip
-def test_rules(before: str, after: str) -> None:
+def test_texts_are_formatted_by_the_rules(before: str, after: str) -> None:
     assert format_text(before, "t.mls") == after
     assert format_text(after, "t.mls") == after
 

@@ -36,13 +36,13 @@ def module(device: str = "cuda", other: str = "vdevice:2") -> mlcc.IRModule:
         ("vdevice:2", "cuda:1:shared"),
     ],
 )  # fmt: skip
-def test_names(name: str, full: str) -> None:
+def test_names_refer_to_devices(name: str, full: str) -> None:
     func = module(name, name)["main"]
     assert func.params[0].struct_info.vdevice == full
     assert func.ret_struct_info.vdevice == full  # through `to_vdevice`, `hint_on_device` and `add`
 
 
-def test_text() -> None:
+def test_devices_are_printed_and_read_back() -> None:
     made = module()
     for dialect in ("mlcc", "tvm"):
         text = mlcc.script(made, dialect=dialect)
@@ -51,7 +51,7 @@ def test_text() -> None:
         assert mlcc.structural_equal(made, again) and mlcc.script(again, dialect=dialect) == text
 
 
-def test_equality() -> None:
+def test_devices_count_in_structural_equality() -> None:
     text = DEVICES.format(device="cuda", other="cuda")
     made = mlcc.parse(text)
     for change in (('I.vdevice("cuda", 1)', 'I.vdevice("cuda", 3)'), ('I.vdevice("llvm")', 'I.vdevice("c")'),
@@ -69,7 +69,7 @@ def test_passes_keep_them(pipeline: str) -> None:
     assert mlcc.run_passes(made, pipeline).global_infos == made.global_infos
 
 
-def test_numbers() -> None:
+def test_devices_do_not_change_results() -> None:
     """Where a value should live has no influence on it."""
     x = np.arange(4, dtype="float32")
     np.testing.assert_array_equal(run_function(module(), "main", [x]), 2 * x)
@@ -93,7 +93,7 @@ def test_numbers() -> None:
         (('{"dummy": [I.dummy_global_info()]', '{3: [I.dummy_global_info()]'), "by strings"),
     ],
 )  # fmt: skip
-def test_mistakes(change: tuple[str, str], message: str) -> None:
+def test_wrong_devices_are_refused(change: tuple[str, str], message: str) -> None:
     text = DEVICES.format(device="cuda", other="cuda")
     assert change[0] in text
     with pytest.raises(mlcc.CompileError) as found:

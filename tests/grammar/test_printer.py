@@ -32,7 +32,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.mark.parametrize("dialect", ["mlcc", "tvm"])
 @pytest.mark.parametrize("name", sorted(samples.SAMPLES))
-def test_golden(name: str, dialect: str, golden: Callable[[Path, str], None]) -> None:
+def test_printed_samples_match_golden_files(name: str, dialect: str, golden: Callable[[Path, str], None]) -> None:
     text = script(samples.SAMPLES[name](), dialect)
     ast.parse(text)
     golden(GOLDEN / f"{name}.{dialect}.txt", text)
@@ -76,7 +76,7 @@ def test_every_node_has_a_text() -> None:
     assert not missing
 
 
-def test_unknown_dialect() -> None:
+def test_unknown_dialects_are_refused() -> None:
     with pytest.raises(ValueError, match="there is no dialect `tir`; there are mlcc, tvm"):
         script(prim_func(1), "tir")
 
@@ -156,7 +156,7 @@ def two(node: type, a: tir.Expr, b: tir.Expr) -> tir.Expr:
         (tir.StringImm('a"b\n'), '"a\\"b\\n"'),
     ],
 )  # fmt: skip
-def test_expressions(expr: tir.Expr, text: str) -> None:
+def test_expressions_are_printed_as_expected(expr: tir.Expr, text: str) -> None:
     assert script(expr) == text + "\n"
     ast.parse(text, mode="eval")
 
@@ -180,7 +180,7 @@ def test_expressions_for_tvm(expr: tir.Expr, text: str) -> None:
 
 
 @given(st.floats(width=64))
-def test_float64_literals(value: float) -> None:
+def test_float64_literals_read_back_equal(value: float) -> None:
     text = float_text(value, DType.of("float64"))
     read = float(text.strip('"'))
     assert read == value or (math.isnan(read) and math.isnan(value))
@@ -198,7 +198,7 @@ def test_narrow_float_literals(value: float, name: str) -> None:
 
 
 @given(st.text())
-def test_strings(text: str) -> None:
+def test_string_literals_read_back_equal(text: str) -> None:
     literal = quote(text)
     assert "\n" not in literal and literal.isprintable()
     assert ast.literal_eval(literal) == text
@@ -237,7 +237,7 @@ def test_names_for_outer_scopes_avoid_those_inside() -> None:
 
 
 @pytest.mark.parametrize("hint", ["for", "T", "R", "cls", "None", "", "1x", "a b", "é", "a.b", "__", "range"])
-def test_hard_names(hint: str) -> None:
+def test_hard_names_become_identifiers(hint: str) -> None:
     x = relax.Var(hint, tensor((), FLOAT32))
     func = relax.Function((x,), relax.SeqExpr((), x), x.struct_info, True, Attrs(global_symbol="main"))
     for name, expected in (("Module", identifier(hint)), (hint, None)):
@@ -285,7 +285,7 @@ def constant(array: np.ndarray, key: str = "", dtype: str | None = None) -> rela
          "meta[relay.Constant][12]"),
     ],
 )  # fmt: skip
-def test_constants(node: relax.Constant, text: str) -> None:
+def test_constants_are_printed_as_expected(node: relax.Constant, text: str) -> None:
     assert script(node) == text + "\n"
 
 
@@ -312,7 +312,7 @@ def test_keys_of_constants() -> None:
 # ---------------------------------------------------------------- depth and cost
 
 
-def test_deep_expressions() -> None:
+def test_deep_expressions_are_printed() -> None:
     left: tir.Expr = X
     right: tir.Expr = X
     for _ in range(10_000):
@@ -326,7 +326,7 @@ def test_deep_expressions() -> None:
     assert script(nested) == "R.abs((" * 10_000 + "v" + ",)[0])" * 10_000 + "\n"
 
 
-def test_deep_statements() -> None:
+def test_deep_statements_are_printed() -> None:
     stmt: tir.Stmt = tir.Evaluate(X)
     for _ in range(2_000):
         stmt = tir.IfThenElse(P, (stmt,), None)

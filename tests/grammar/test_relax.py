@@ -153,7 +153,7 @@ SAME = {
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_spellings(name: str) -> None:
+def test_equivalent_spellings_read_as_equal_functions(name: str) -> None:
     first = main(SAME[name][0])
     for body in SAME[name][1:]:
         assert_structural_equal(main(body), first)
@@ -185,7 +185,7 @@ SIGNATURES = [
 
 
 @pytest.mark.parametrize("case", SIGNATURES, ids=lambda c: c[0])
-def test_types(case: tuple[str, ...]) -> None:
+def test_annotations_read_as_struct_info(case: tuple[str, ...]) -> None:
     text, shown, *others = case
     first = main("return x", text)
     assert info(first) == shown.replace("'", '"')
@@ -246,7 +246,7 @@ def test_scalars_are_bound() -> None:
     assert info(func) == 'R.Tuple(R.Prim(value=n * T.int64(2)), R.Tensor((n * 2, n * 2 + 1), dtype="int8"))'
 
 
-def test_match_cast() -> None:
+def test_match_cast_is_read() -> None:
     func = main(
         "m = T.int64()\ny = R.match_cast(x, R.Tensor((m, 4), 'float32'))\n"
         "z = R.match_cast(R.exp(y), R.Tensor((m, 4)))\nreturn z",
@@ -304,7 +304,7 @@ def test_hidden_bindings_in_order() -> None:
     assert names == ["relax.exp", "relax.log", "relax.sin", "relax.multiply", "relax.add"]
 
 
-def test_branches() -> None:
+def test_branches_are_read() -> None:
     func = main(
         "if c:\n    a = R.exp(x)\n    b = (a, x)\nelse:\n    t = R.log(x)\n    b = (t, R.sin(t))\nreturn b[0]",
         X + ", c: R.Prim('bool')",
@@ -343,7 +343,7 @@ def third(x: R.Tensor(("a", "b"), "float32")) -> R.Tensor(("b", "a"), "float32")
     assert script(result).strip() == 'R.Tensor((4, n), dtype="float32")'
 
 
-def test_recursion() -> None:
+def test_recursive_functions_are_read() -> None:
     text = """
 @I.ir_module
 class Module:
@@ -377,7 +377,7 @@ def test_long_chains_of_functions() -> None:
     assert script(module["f0"].ret_struct_info).strip() == 'R.Tensor((4,), dtype="float32")'  # type: ignore[union-attr]
 
 
-def test_nested_functions() -> None:
+def test_nested_functions_are_read() -> None:
     func = main(
         "@R.function\n"
         "def loop(i: R.Tensor((), 'int32'), s: R.Tensor(('n',), 'float32')) -> R.Tensor(('n',), 'float32'):\n"
@@ -421,7 +421,7 @@ def test_public_and_private() -> None:
     assert renamed.attrs["global_symbol"] == "other"
 
 
-def test_purity() -> None:
+def test_purity_is_read() -> None:
     func = main(
         "R.print(x, format='{}')\nR.call_packed('f', x)\n_ = R.call_packed('g')\nreturn x", options="(pure=False)"
     )
@@ -432,7 +432,7 @@ def test_purity() -> None:
 # ---------------------------------------------------------------- struct info
 
 
-def test_annotations() -> None:
+def test_annotations_of_bindings_are_read() -> None:
     func = main(
         "a: R.Tensor(ndim=1) = R.exp(x)\nb: R.Object = x\nc: R.Tensor((4,), 'int8') = R.call_packed('f', x)\n"
         "d: R.Shape([4]) = R.shape_of(x)\nreturn (a, b, c, d)",
@@ -462,7 +462,7 @@ def test_result_says_what_is_known() -> None:
         ("[[], []], 'int8'", "int8", [[], []]), ("[float('nan'), 1e400]", "float32", [np.nan, np.inf]),
     ],
 )  # fmt: skip
-def test_constants(text: str, dtype: str, want: Any) -> None:
+def test_constants_are_read(text: str, dtype: str, want: Any) -> None:
     if text == "2**0":
         text = "1"
     value = main(f"y = R.const({text})\nreturn y")
@@ -477,7 +477,7 @@ def test_plain_numbers_are_constants() -> None:
 
 
 @pytest.mark.parametrize("text", ['metadata["relax.expr.Constant"][3]', "meta[relay.Constant][0]", 'R.data("k")'])
-def test_absent_constants(text: str) -> None:
+def test_constants_without_data_keep_their_struct_info(text: str) -> None:
     func = main(f"y: R.Tensor((4,), 'float32') = R.add(x, {text})\nreturn y")
     assert last(func).args[1].data.array is None
     assert info(func) == 'R.Tensor((4,), dtype="float32")'
@@ -523,7 +523,7 @@ def test_types_do_not_explode() -> None:
     ],
     ids=["calls", "operators", "tuples", "branches"],
 )  # fmt: skip
-def test_nesting(body: str) -> None:
+def test_nested_bodies_come_back_from_print(body: str) -> None:
     check(function(body, X + ", c: R.Tensor((), 'bool')"))
 
 

@@ -20,7 +20,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("text", CASES)
-def test_announced(text: str) -> None:
+def test_announced_diagnostics_are_reported(text: str) -> None:
     announced = []
     for number, line in enumerate(text.split("\n"), 1):
         announced += [(number, code, part.strip()) for code, part in re.findall(r"# error\[(E\d+)\]: ([^#]*)", line)]

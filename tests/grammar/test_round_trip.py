@@ -32,7 +32,7 @@ def large(mod: IRModule) -> bool:
 
 @pytest.mark.parametrize("dialect", ["mlcc", "tvm"])
 @pytest.mark.parametrize("batch", range(30))
-def test_functions(batch: int, dialect: str) -> None:
+def test_generated_functions_read_back(batch: int, dialect: str) -> None:
     for seed in range(batch * 10, batch * 10 + 10):
         mod = IRModule({"main": prim_func(seed, Options(threads=seed % 3 == 0))})
         if dialect == "mlcc" or not large(mod):
@@ -41,14 +41,14 @@ def test_functions(batch: int, dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", ["mlcc", "tvm"])
 @pytest.mark.parametrize("batch", range(15))
-def test_graphs(batch: int, dialect: str) -> None:
+def test_generated_graphs_read_back(batch: int, dialect: str) -> None:
     for seed in range(batch * 10, batch * 10 + 10):
         check(module(seed), dialect)
 
 
 @pytest.mark.parametrize("dialect", ["mlcc", "tvm"])
 @pytest.mark.parametrize("name", sorted(SAMPLES))
-def test_samples(name: str, dialect: str) -> None:
+def test_samples_read_back(name: str, dialect: str) -> None:
     if name == "threads":
         pytest.skip("reductions in tensor expressions are not read")
     check(SAMPLES[name](), dialect)
@@ -73,7 +73,7 @@ N, M = tir.Var("n", INT64), tir.Var("m", INT64)
         (N, tir.Add(INT64, N, N)),
     ],
 )
-def test_symbolic_ranges(low: tir.Expr, extent: tir.Expr) -> None:
+def test_symbolic_ranges_read_back(low: tir.Expr, extent: tir.Expr) -> None:
     """Loops, regions and domains of axes keep their extent as it is, not only its value."""
     a = c.make_buffer("A", (N, M))
     i, v = tir.Var("i", INT64), tir.Var("v", INT64)
@@ -89,7 +89,7 @@ def test_symbolic_ranges(low: tir.Expr, extent: tir.Expr) -> None:
 
 
 @pytest.mark.parametrize("target", ['T.target("llvm")', 'T.target({"kind": "llvm", "keys": ["cpu"]})'])
-def test_targets(target: str) -> None:
+def test_targets_read_back(target: str) -> None:
     text = f"""
 @T.prim_func(private=True)
 def main():
@@ -109,7 +109,7 @@ def main():
         'T.index_map(lambda i, j: (j, i), index_dtype="int32")',
     ],
 )
-def test_index_maps(value: str) -> None:
+def test_index_maps_read_back(value: str) -> None:
     text = f"""
 @T.prim_func(private=True)
 def main():
@@ -121,7 +121,7 @@ def main():
     check(mod)
 
 
-def test_global_symbols() -> None:
+def test_global_symbols_read_back() -> None:
     text = """
 @I.ir_module
 class Module:

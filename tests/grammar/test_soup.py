@@ -79,7 +79,7 @@ def damaged(edits: list[tuple[int, int, str]]) -> str:
 
 @LIMITS
 @given(soup)
-def test_soup(text: str) -> None:
+def test_random_tokens_end_in_a_module_or_diagnostics(text: str) -> None:
     attempt(text)
     attempt("@T.prim_func\ndef f(A: T.Buffer((4,), 'int8'), n: T.int32):\n    " + text)
     try:
@@ -90,13 +90,13 @@ def test_soup(text: str) -> None:
 
 @LIMITS
 @given(damage)
-def test_damage(edits: list[tuple[int, int, str]]) -> None:
+def test_damaged_texts_end_in_a_module_or_diagnostics(edits: list[tuple[int, int, str]]) -> None:
     attempt(damaged(edits))
 
 
 @LIMITS
 @given(st.text(max_size=80))
-def test_any_characters(text: str) -> None:
+def test_random_characters_end_in_a_module_or_diagnostics(text: str) -> None:
     attempt(text)
 
 

@@ -80,11 +80,11 @@ def test_the_grammar_has_no_conflicts() -> None:
         ("None is True", ("compare", "is", None, True)),
     ],
 )  # fmt: skip
-def test_expressions(text: str, expected: Any) -> None:
+def test_expressions_have_the_expected_tree(text: str, expected: Any) -> None:
     assert expression(text) == expected
 
 
-def test_statements() -> None:
+def test_statements_have_the_expected_tree() -> None:
     text = (
         "import tvm\nfrom tvm.script import ir as I, tirx as T\n"
         "@T.prim_func(private=True)\n"
@@ -134,7 +134,7 @@ def test_comments_are_collected() -> None:
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_line_ends(newline: str) -> None:
+def test_every_line_ending_gives_the_same_tree(newline: str) -> None:
     text = "def f():\n    x = (1 +\n  2)\n\n    # c\n    s = 'a\\\nb'\ny = 1\n".replace("\n", newline)
     assert [s.kind for s in parse(text).body] == ["def", "assign"]
 

@@ -68,7 +68,7 @@ def place(diagnostic: Diagnostic) -> tuple[str, int, int, str]:
         ("x = \0", "E0108", 1, 5, "this is not a text"),
     ],
 )
-def test_one_error(text: str, code: str, line: int, column: int, message: str) -> None:
+def test_single_errors_are_reported_at_their_place(text: str, code: str, line: int, column: int, message: str) -> None:
     assert errors(text) == [(code, line, column, message)]
 
 
@@ -98,7 +98,7 @@ def h()
     ]  # fmt: skip
 
 
-def test_hints() -> None:
+def test_errors_come_with_hints() -> None:
     with pytest.raises(CompileError) as caught:
         parse_syntax(Source("t", "def f():\n    if a = b:\n        pass\n    in = 3\n"))
     assert [d.help for d in caught.value.diagnostics] == [

@@ -148,7 +148,7 @@ EXPRESSIONS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), EXPRESSIONS, ids=lambda t: t[:40])
-def test_expressions(text: str, expected: str) -> None:
+def test_expressions_print_in_canonical_form(text: str, expected: str) -> None:
     found = printed(f"T.evaluate({text})")
     assert found in (f"T.evaluate({expected})", expected)  # a call stands without T.evaluate
 
@@ -256,7 +256,7 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), STATEMENTS, ids=lambda t: t[:40])
-def test_statements(text: str, expected: str) -> None:
+def test_statements_print_in_canonical_form(text: str, expected: str) -> None:
     found = printed(text)
     assert found.split("\n")[-len(expected.split("\n")) :] == expected.split("\n")
 
@@ -274,7 +274,7 @@ BLOCKS = [
 
 @pytest.mark.parametrize("keyword", ["block", "sblock"])
 @pytest.mark.parametrize(("text", "axes"), BLOCKS, ids=lambda t: str(t)[:30])
-def test_axes(text: str, axes: Any, keyword: str) -> None:
+def test_axes_print_in_canonical_form(text: str, axes: Any, keyword: str) -> None:
     lines = "\n".join("            " + line for line in text.split("\n"))
     loops = "for p in range(4):\n    for q in T.serial(2, 8):\n"
     body = f"{loops}        with T.{keyword}('X'):\n{lines}\n            A[0, 0] = x"
@@ -285,7 +285,7 @@ def test_axes(text: str, axes: Any, keyword: str) -> None:
     assert found == axes
 
 
-def test_a_block() -> None:
+def test_blocks_are_read() -> None:
     text = """\
 with T.block("X"):
     T.where(i < 3)
@@ -318,7 +318,7 @@ with T.block("X"):
     assert len(block.init) == 1
 
 
-def test_types() -> None:
+def test_expressions_have_the_expected_dtype() -> None:
     for text, dtype in (
         ("i", INT32), ("n", INT64), ("i < n", BOOL), ("h", HANDLE), ("T.Broadcast(x, 4) < x", DType.of("boolx4")),
         ("T.Ramp(n, 1, 4)", DType.of("int64x4")), ("A[0, T.Ramp(0, 1, 4)]", DType.of("float32x4")),
@@ -449,7 +449,7 @@ def test_dialects_mean_the_same(text: str) -> None:
     assert_structural_equal(mlcc.parse(text)["f"], mlcc.parse(SAME[0])["f"])
 
 
-def test_modules() -> None:
+def test_modules_are_read() -> None:
     text = """
 @I.ir_module
 class M:
@@ -477,7 +477,7 @@ class M:
     assert all(c.args[0].dtype is HANDLE for c in calls)
 
 
-def test_signatures() -> None:
+def test_signatures_are_read() -> None:
     text = """
 @T.prim_func
 def f(a: T.handle("float32", "shared"), A: T.Buffer((n, "m + n"), "float16", strides=(s, 1), offset_factor=4),

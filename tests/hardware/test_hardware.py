@@ -31,13 +31,13 @@ def agree(case: Case, exe: Any) -> None:
 
 @pytest.mark.parametrize("level", [1, 2, 3])
 @pytest.mark.parametrize("name", CASES)
-def test_graphs(name: str, level: int, target: str) -> None:
+def test_graphs_agree_on_the_device(name: str, level: int, target: str) -> None:
     case = CASES[name]
     agree(case, mlcc.load(mlcc.build(case.module(), target=target, opt_level=level)))
 
 
 @pytest.mark.parametrize("package", ["bindings", "pycuda"])
-def test_both_packages(package: str, target: str, tmp_path: Path) -> None:
+def test_each_driver_package_runs_kernels(package: str, target: str, tmp_path: Path) -> None:
     """In a process each, as a driver is opened once."""
     pytest.importorskip("pycuda.driver" if package == "pycuda" else "cuda.bindings.driver")
     mlcc.build(CASES["products"].module(), target=target).save(tmp_path / "k.mlca")
@@ -153,7 +153,7 @@ def test_an_illegal_address_is_an_error_and_not_the_end(target: str) -> None:
     print(done.stdout)
 
 
-def test_indices_outside(target: str) -> None:
+def test_indices_outside_are_reported(target: str) -> None:
     """The kernel's error record says which index; the next call is as if nothing had been."""
     text = """
 @R.function

@@ -42,7 +42,7 @@ def assert_same(mine: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-def test_program(program: Program) -> None:
+def test_programs_build_the_same_module(program: Program) -> None:
     assert_same(program(MINE), program(THEIRS))
 
 
@@ -101,7 +101,7 @@ def random_program(lib: Any, seed: int) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_programs(seed: int) -> None:
+def test_random_programs_build_the_same_module(seed: int) -> None:
     assert_same(random_program(MINE, seed), random_program(THEIRS, seed))
 
 
@@ -151,5 +151,5 @@ def mutated(lib: Any, seed: int) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_mutations(seed: int) -> None:
+def test_random_mutations_give_the_same_module(seed: int) -> None:
     assert_same(mutated(MINE, seed), mutated(THEIRS, seed))

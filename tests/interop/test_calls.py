@@ -49,7 +49,7 @@ class Module:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_call(call: str) -> None:
+def test_both_readers_make_the_same_call(call: str) -> None:
     text = module_text(call)
     theirs = to_tvm(text)
     back_and_there(theirs)

@@ -19,19 +19,19 @@ SHARE = 5  # functions or graphs in one test
 
 
 @pytest.mark.parametrize("batch", range(30))
-def test_functions(batch: int, all_cases: bool) -> None:
+def test_generated_functions_come_back_equal(batch: int, all_cases: bool) -> None:
     for seed in range(batch * 100, batch * 100 + (100 if all_cases else SHARE)):
         there_and_back(IRModule({"main": prim_func(seed, FAITHFUL)}))
 
 
 @pytest.mark.parametrize("batch", range(20))
-def test_graphs(batch: int, all_cases: bool) -> None:
+def test_generated_graphs_come_back_equal(batch: int, all_cases: bool) -> None:
     for seed in range(batch * 50, batch * 50 + (50 if all_cases else SHARE)):
         there_and_back(module(seed))
 
 
 @pytest.mark.parametrize("name", ["matmul", "buffers", "statements", "graph", "weights"])
-def test_samples(name: str) -> None:
+def test_samples_come_back_equal(name: str) -> None:
     there_and_back(SAMPLES[name]())
 
 

@@ -37,7 +37,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_dotted_names(call: str) -> None:
+def test_dotted_names_read_as_the_same_call(call: str) -> None:
     text = KERNEL.format(call=call)
     theirs = to_tvm(text)
     mine = mlcc.parse(text)

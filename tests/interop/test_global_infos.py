@@ -25,7 +25,7 @@ class Module:
 """
 
 
-def test_text() -> None:
+def test_devices_are_exchanged_as_text() -> None:
     theirs = to_tvm(TEXT)
     mine = back_and_there(theirs)
     assert mine.global_infos.keys() == {"dummy", "vdevice"}

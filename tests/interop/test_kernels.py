@@ -77,7 +77,7 @@ def data(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, divisors:
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_numbers(name: str) -> None:
+def test_our_code_matches_tvms(name: str) -> None:
     make, inputs = CASES[name]
     placeholders = [te.placeholder(shape, dtype, f"A{k}") for k, (shape, dtype) in enumerate(inputs)]
     made = make(*placeholders)

@@ -43,7 +43,7 @@ def functions(start: int) -> Iterator[tuple[int, tir.PrimFunc]]:
 
 
 @pytest.mark.parametrize("batch", range(8))
-def test_generated_functions(batch: int, all_cases: bool) -> None:
+def test_generated_functions_match_tvms_code(batch: int, all_cases: bool) -> None:
     found = functions(batch * 1000)
     count, refused = 60 if all_cases else SHARE, 0
     for _ in range(count):
@@ -82,7 +82,7 @@ def inputs(func: relax.Function, seed: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("batch", range(6))
-def test_generated_graphs(batch: int, all_cases: bool) -> None:
+def test_generated_graphs_match_tvms_code(batch: int, all_cases: bool) -> None:
     for seed in range(batch * 1000, batch * 1000 + (40 if all_cases else 4)):
         mod = graphs.module(seed, GRAPHS)
         args = inputs(mod["main"], seed)  # type: ignore[arg-type]

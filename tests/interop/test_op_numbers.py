@@ -27,7 +27,7 @@ def _compiled(case: Case) -> Any:
 
 
 @pytest.mark.parametrize("case", numbers.CASES, ids=str)
-def test_numbers(case: Case) -> None:
+def test_both_compilers_match_the_reference(case: Case) -> None:
     side = Mine()
     call = side.call(case)
     inputs = numbers.arrays(case, side.params)

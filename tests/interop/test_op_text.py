@@ -117,7 +117,7 @@ TEXTS = [*(c for c in CASES if _plain(c)), *MORE]
 
 
 @pytest.mark.parametrize("case", TEXTS, ids=str)
-def test_text(case: Case) -> None:
+def test_calls_printed_by_tvm_are_exchanged(case: Case) -> None:
     from tests.interop.harness import back_and_there
     from tests.interop.op_cases import Theirs
 

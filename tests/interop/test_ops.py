@@ -97,7 +97,7 @@ CASES = [*op_corpus.CASES, *op_corpus_nn.CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_struct_info(case: Case) -> None:
+def test_struct_info_agrees(case: Case) -> None:
     theirs, mine = _info(Theirs(), case), _info(Mine(), case)
     if f"relax.{case.name}" in op_corpus.BEYOND_TVM:
         assert theirs == REFUSED != mine
@@ -133,7 +133,7 @@ def _module(make: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if _lowerable(c)], ids=str)
-def test_function(case: Case) -> None:
+def test_lowered_functions_agree(case: Case) -> None:
     lowered = _module(lambda: tvm.relax.transform.LegalizeOps()(Theirs().module(case)))
     if lowered is None:
         pytest.skip("TVM refuses it")

@@ -84,7 +84,7 @@ def compare(text: str, pipeline: str) -> IRModule:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda p: p.stem)
-def test_case(case: Path) -> None:
+def test_modules_of_the_cases_agree(case: Path) -> None:
     """The first line names the passes: `# PASSES: fuse,fuse-tir`."""
     text = case.read_text()
     found = re.match(r"# PASSES: (.*)", text)
@@ -108,7 +108,7 @@ PIPELINES = {
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES.values(), ids=PIPELINES)
-def test_random_programs(pipeline: str, all_cases: bool) -> None:
+def test_modules_of_random_programs_agree(pipeline: str, all_cases: bool) -> None:
     for seed in range(400 if all_cases else 25):
         compare(Program(seed, length=6 + seed % 9).text(), pipeline)
 
@@ -124,7 +124,7 @@ NETWORK_PIPELINES = {
 
 
 @pytest.mark.parametrize("pipeline", NETWORK_PIPELINES.values(), ids=NETWORK_PIPELINES)
-def test_random_networks(pipeline: str, all_cases: bool) -> None:
+def test_modules_of_random_networks_agree(pipeline: str, all_cases: bool) -> None:
     """Networks of images: TVM's module, and the numbers of the interpreter stay."""
     for seed in range(300 if all_cases else 20):
         network = Network(seed, length=4 + seed % 9)
@@ -137,7 +137,7 @@ def test_random_networks(pipeline: str, all_cases: bool) -> None:
             np.testing.assert_allclose(a, b, network.tolerance(pipeline), network.tolerance(pipeline))
 
 
-def test_bind_params() -> None:
+def test_bind_params_agrees() -> None:
     text = (HERE / "bind-params.txt").read_text()
     arrays = {"w": np.arange(6, dtype="float32").reshape(3, 2), "u": np.zeros(2, "float32")}
     given = {name: tvm.runtime.tensor(array) for name, array in arrays.items()}

@@ -203,12 +203,12 @@ def check(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(name: str) -> None:
+def test_programs_are_exchanged_as_text(name: str) -> None:
     check(source(*PROGRAMS[name], "@R.function"))
 
 
 @pytest.mark.parametrize("name", IMPURE)
-def test_impure_programs(name: str) -> None:
+def test_impure_programs_are_exchanged_as_text(name: str) -> None:
     check(source(*IMPURE[name], "@R.function(pure=False)"))
 
 

@@ -143,7 +143,7 @@ def both() -> tuple[Analyzer, Any]:
 
 
 @pytest.mark.parametrize("tree", KNOWN, ids=str)
-def test_known_expressions(tree: Any, both: tuple[Analyzer, Any]) -> None:
+def test_canonical_forms_of_known_expressions_agree(tree: Any, both: tuple[Analyzer, Any]) -> None:
     analyzer, other = both
     assert spelled(analyzer.simplify(mine(tree))) == spelled(other.simplify(theirs(tree)))
 

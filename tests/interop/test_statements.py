@@ -207,7 +207,7 @@ def test_kinds_of_functions(kind: str) -> None:
 
 
 @pytest.mark.parametrize("body", [f"T.evaluate({e})" for e in EXPRESSIONS.strip().split("\n")] + STATEMENTS)
-def test_statement(body: str) -> None:
+def test_both_readers_make_the_same_statement(body: str) -> None:
     text = function(body)
     theirs = to_tvm(text)
     back_and_there(theirs)

@@ -42,7 +42,7 @@ def test_same_seed_same_spaces(name: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", KERNELS)
-def test_postprocessors(name: str, target: str) -> None:
+def test_postprocessors_agree_on_random_decisions(name: str, target: str) -> None:
     """Random decisions of every space: what postprocessors make of them, and whether they turn them down."""
     mod = kernel(name)
     context, other = our_context(mod, target, 7), their_context(mod, target, 7)

@@ -63,7 +63,7 @@ INTEGER_OPS = {
 @pytest.mark.parametrize("name", INTEGERS)
 @CASES
 @given(data=st.data())
-def test_integer_operators(name: str, data: st.DataObject) -> None:
+def test_integer_operators_match_python(name: str, data: st.DataObject) -> None:
     dtype = DType.of(name)
     rows = data.draw(st.lists(st.tuples(numbers_of(dtype), numbers_of(dtype)), min_size=1, max_size=20))
     left, right = [r[0] for r in rows], [r[1] for r in rows]
@@ -75,7 +75,7 @@ def test_integer_operators(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("name", INTEGERS)
 @CASES
 @given(data=st.data())
-def test_bits(name: str, data: st.DataObject) -> None:
+def test_bit_operators_match_python(name: str, data: st.DataObject) -> None:
     dtype = DType.of(name)
     bits = dtype.bits
     counts = st.integers(0, min(bits + 2, limits(dtype)[1]))
@@ -189,7 +189,7 @@ def test_float_to_integer_saturates(source: str, to: str) -> None:
 
 @pytest.mark.parametrize("source", INTEGERS)
 @pytest.mark.parametrize("to", [*INTEGERS, *FLOATS, "bool"])
-def test_from_integers(source: str, to: str) -> None:
+def test_casts_from_integers_match_python(source: str, to: str) -> None:
     have, want = DType.of(source), DType.of(to)
     low, high = limits(have)
     values = [low, low // 3, 0, 1, 3, high // 5, high - 1, high]
@@ -207,7 +207,7 @@ def test_from_integers(source: str, to: str) -> None:
 @pytest.mark.parametrize("to", [*FLOATS, "bool"])
 @CASES
 @given(data=st.data())
-def test_between_floats(source: str, to: str, data: st.DataObject) -> None:
+def test_casts_between_floats_round_once(source: str, to: str, data: st.DataObject) -> None:
     have, want = DType.of(source), DType.of(to)
     values = data.draw(st.lists(floats_of(have), min_size=1, max_size=20))
     made = evaluate(lambda a: tir.Cast(want, a), want, (have, values))
@@ -225,7 +225,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_library_functions(name: str, function: str) -> None:
+def test_library_functions_match_python(name: str, function: str) -> None:
     dtype = DType.of(name)
     values = [round_to(v, dtype) for v in (0.125, 0.5, 1.0, 1.5, 2.5, 3.25, 4.0)]
     made = evaluate(lambda a: c.call(dtype, function, a), dtype, (dtype, values))
@@ -234,7 +234,7 @@ def test_library_functions(name: str, function: str) -> None:
         assert got == pytest.approx(FUNCTIONS[function](value), rel=step, abs=0)
 
 
-def test_bool_arithmetic() -> None:
+def test_bool_arithmetic_matches_truth_tables() -> None:
     boolean = DType.of("bool")
     a, b = [False, False, True, True], [False, True, False, True]
     both = (boolean, a), (boolean, b)

@@ -91,7 +91,7 @@ def test_reduction_over_nothing_is_its_init() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 4096])
-def test_elementwise(size: int, way: str) -> None:
+def test_elementwise_functions_match_numpy(size: int, way: str) -> None:
     text = """
 def main(a: T.handle, b: T.handle):
     n = T.int32()
@@ -203,7 +203,7 @@ def _ramp(a: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_loops(name: str, way: str) -> None:
+def test_every_kind_of_loop_matches_the_serial_one(name: str, way: str) -> None:
     """Loops that do and loops that do not depend on their order give what the serial loop gives."""
     body, wanted = LOOPS[name]
     func = parse(f'def main(A: T.Buffer((40,), "int32")):\n    {body}\n')
@@ -316,7 +316,7 @@ def main(A: T.Buffer((3, 4), "float32")):
     assert np.array_equal(memory, before * 2)
 
 
-def test_matched_buffers() -> None:
+def test_matched_buffers_are_views() -> None:
     text = """
 def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
     for i, j in T.grid(2, 2):
@@ -513,7 +513,7 @@ def main(a: T.handle, b: T.handle, s: T.int8):
     assert "E0803" in fault(text, "a", b, 3)
 
 
-def test_deep_expressions() -> None:
+def test_deep_expressions_are_evaluated() -> None:
     buffer = c.make_buffer("A", (1,))
     total: tir.Expr = c.const(0.0, "float32")
     for _ in range(20_000):

@@ -164,14 +164,14 @@ def loop(body_of: Any, name: str = "i", extent: int = 4) -> tir.For:
     return tir.For(i, c.const(0), c.const(extent), tir.ForKind.SERIAL, (tir.Evaluate(body_of(i)),))
 
 
-def test_binders_pair() -> None:
+def test_bound_variables_are_compared_by_position() -> None:
     assert structural_equal(loop(lambda i: i, "i"), loop(lambda i: i, "j"))
     free = var("j")
     assert not structural_equal(loop(lambda i: i), loop(lambda i: free))
     assert not structural_equal(loop(lambda i: free), loop(lambda i: i))
 
 
-def test_free_variables() -> None:
+def test_free_variables_are_compared_by_identity() -> None:
     a, b = var("a"), var("a")
     assert structural_equal(a, a) and not structural_equal(a, b)
     assert structural_equal(a, b, map_free_vars=True)
@@ -226,7 +226,7 @@ def test_scopes_are_one_to_one() -> None:
         (DType.of("int8"), "int8", True),
     ],
 )
-def test_attributes(a: Any, b: Any, same: bool) -> None:
+def test_attributes_count(a: Any, b: Any, same: bool) -> None:
     f = tir.PrimFunc((), (), Attrs(k=a), ())
     g = tir.PrimFunc((), (), Attrs(k=b), ())
     assert structural_equal(f, g) == same == structural_equal(g, f)
@@ -234,7 +234,7 @@ def test_attributes(a: Any, b: Any, same: bool) -> None:
         assert structural_hash(f) == structural_hash(g)
 
 
-def test_float_constants() -> None:
+def test_float_constants_are_equal_by_dtype_and_bits() -> None:
     def make(value: float, dtype: DType = FLOAT32) -> tir.FloatImm:
         return tir.FloatImm(dtype, value)
 
@@ -278,7 +278,7 @@ def test_statements_that_do_nothing() -> None:
     assert not structural_equal(plain, tir.IfThenElse(tir.TRUE, (something,), (nothing,)))
 
 
-def test_index_maps() -> None:
+def test_index_maps_are_compared_by_structure() -> None:
     def swap(first: str, second: str) -> tir.IndexMap:
         i, j = tir.Var(first, INT64), tir.Var(second, INT64)
         return tir.IndexMap((i, j), (j, i))
@@ -423,7 +423,7 @@ def chain(count: int) -> tir.Expr:
     return tir.Let(INT32, x, c.const(1), made)
 
 
-def test_deep_expressions() -> None:
+def test_deep_expressions_are_compared() -> None:
     a, b = chain(20_000), chain(20_000)
     assert structural_equal(a, b)
     assert structural_hash(a) == structural_hash(b)

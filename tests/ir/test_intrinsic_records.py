@@ -49,7 +49,7 @@ def test_text_reads_and_prints_it(define: Define) -> None:
 
 
 @pytest.mark.parametrize("lanewise", [True, False])
-def test_vectors(define: Define, lanewise: bool) -> None:
+def test_lanewise_decides_on_vectorization(define: Define, lanewise: bool) -> None:
     define(dataclasses.replace(LANEWISE, lanewise=lanewise))
     mod = mlcc.run_passes(mlcc.parse(TEXT), "lower")
     (func,) = mod.functions.values()
@@ -57,7 +57,7 @@ def test_vectors(define: Define, lanewise: bool) -> None:
     assert (max(lanes) > 1) == lanewise
 
 
-def test_cost(define: Define) -> None:
+def test_cost_weighs_a_call(define: Define) -> None:
     call = tir.Call(FLOAT32, tir.Op("tir.toy"), (tir.Var("x", FLOAT32),))
     costs = []
     for cost in (Cost.SHORT, Cost.FUNCTION):
@@ -73,7 +73,7 @@ def test_threads_that_run_together(define: Define) -> None:
         mlcc.run_passes(mlcc.parse(text), "lower")
 
 
-def test_pointers(define: Define) -> None:
+def test_pointers_decide_on_accesses(define: Define) -> None:
     define(Intrinsic("toy", 3, 3, "void", Effect.UPDATE, "any", pointers=(Pointer(0, "w", 1), Pointer(2, "r"))))
     to, source = (c.make_buffer(name, (4,), "float32").data for name in "AB")
     found = {(t.data.name, t.writes) for t in touches(c.call("void", "toy", to, 0, source))}

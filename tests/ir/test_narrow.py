@@ -23,7 +23,7 @@ near_midpoints = st.builds(
 
 
 @given(st.sampled_from(NARROW), st.floats(width=64) | st.floats(-300, 300) | near_midpoints)
-def test_one_rounding(name: str, value: float) -> None:
+def test_encoding_rounds_once(name: str, value: float) -> None:
     dtype = DType.of(name)
     got = float(decode(encode(value, dtype), dtype))
     want = round_float(value, dtype) if not math.isnan(value) else value

@@ -268,7 +268,7 @@ def test_a_file_that_ends_early(artifact: CudaArtifact, tmp_path: Path, kind: st
 
 
 @pytest.mark.parametrize("kind", ["ptx", "mlca"])
-def test_one_bit(artifact: CudaArtifact, tmp_path: Path, kind: str) -> None:
+def test_any_flipped_bit_is_noticed(artifact: CudaArtifact, tmp_path: Path, kind: str) -> None:
     """No change goes unseen, but in what nobody reads of a zip (dates, versions, attributes), and in what says that a
     .ptx has a checksum."""
     path = tmp_path / f"k.{kind}"

@@ -33,7 +33,7 @@ def compare(seed: int, level: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_random_modules(seed: int) -> None:
+def test_random_modules_match_the_interpreter(seed: int) -> None:
     compare(seed, seed % 2)
 
 

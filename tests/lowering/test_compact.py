@@ -284,7 +284,7 @@ B = T.match_buffer(b, (n,), "int32")
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 61])
-def test_symbolic_sizes(n: int) -> None:
+def test_tiles_of_symbolic_buffers_are_constant(n: int) -> None:
     """A small tile has a constant size whatever the symbol is."""
     func = parse(SYMBOLIC + """
 X = T.alloc_buffer((n,), "int32")

@@ -82,13 +82,13 @@ def _placeless(module: IRModule) -> IRModule:
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.stem)
-def test_kernels(path: Path, all_cases: bool) -> None:
+def test_continued_kernels_give_the_same_code(path: Path, all_cases: bool) -> None:
     (target,) = re.findall(r"^# TARGET: (.*)$", path.read_text(), re.M)
     assert not differing(parse_file(str(path)), target, 1, None if all_cases else 4, KERNELS.index(path))
 
 
 @pytest.mark.parametrize("path", [p for p in KERNELS if p.stem.startswith("cpu")], ids=lambda p: p.stem)
-def test_sanitized_kernels(path: Path) -> None:
+def test_continued_sanitized_kernels_give_the_same_code(path: Path) -> None:
     assert not differing_sanitized(parse_file(str(path)), TARGETS[0], 1)
 
 
@@ -103,7 +103,7 @@ def generated(count: int) -> Iterator[tuple[int, IRModule]]:
         yield seed, mlcc.parse(mlcc.script(IRModule({"main": func.with_attr("global_symbol", "main")})))
 
 
-def test_generated_functions(all_cases: bool) -> None:
+def test_continued_generated_functions_give_the_same_code(all_cases: bool) -> None:
     wrong: dict[int, list[str]] = {}
     refused = 0
     count = 200 if all_cases else SHARE

@@ -179,7 +179,7 @@ def test_all_signs_and_lanes(machine: str) -> None:
         ("i8mm", "dp4a", "int8", "uint8", r"usdot\tv\d+\.4s"),
     ],
 )
-def test_instructions(machine: str, name: str, a: str, b: str, instruction: str) -> None:
+def test_machine_code_has_the_instructions(machine: str, name: str, a: str, b: str, instruction: str) -> None:
     to = MACHINES[machine]
     assert (a, b) in dot_pairs(to.triple.partition("-")[0], to.enabled)
     text = kernel_module(dot_func(name, a, b, 32, same=True), to).text()

@@ -37,7 +37,7 @@ def test_every_step_is_shown() -> None:
 
 
 @pytest.mark.parametrize("step", SHOWN)
-def test_step(step: str, golden: Callable[[Path, str], None]) -> None:
+def test_steps_match_their_golden_files(step: str, golden: Callable[[Path, str], None]) -> None:
     path, target = SHOWN[step]
     backend = backends.of(target)
     steps = backend.lowering if step in backend.lowering else backend.sanitizing

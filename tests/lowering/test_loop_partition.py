@@ -148,7 +148,7 @@ def test_without_masks_lanes_go_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("machine, sign", [(V4, "{%k"), (V3, "vmaskmov")], ids=["avx512", "avx2"])
-def test_masked_instructions(machine: Machine, sign: str) -> None:
+def test_machine_code_moves_whole_vectors(machine: Machine, sign: str) -> None:
     """No element is moved by itself, and the main part has whole vectors."""
     text, asm = llvm_of(parse(TILES), machine)
     assert "@llvm.masked.load.v16f32" in text and "@llvm.masked.store.v16f32" in text

@@ -68,7 +68,7 @@ SCATTERED = {
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
-def test_scatter_reduce(dtype: str) -> None:
+def test_scatter_reduce_gives_known_results(dtype: str) -> None:
     inputs = [np.array([1, 2, 3, 4], dtype), np.array([0, 2, -2, 0]), np.array([5, 7, -8, 6], dtype)]
     given = f'x: R.Tensor((4,), "{dtype}"), i: R.Tensor((4,), "int64"), u: R.Tensor((4,), "{dtype}")'
     for (reduce, include), expected in SCATTERED.items():
@@ -190,7 +190,7 @@ def test_nms_of_onnx(
     assert suppressed(boxes, scores, most, 0.5, least, **({"center_point_box": True} if centers else {})) == kept
 
 
-def test_nms_limits() -> None:
+def test_nms_follows_its_limits() -> None:
     """Without a least score all count, also minus infinity; equal scores stay in order; limits that are inputs."""
     low = [[[-np.inf, 0.5, 0.5, -1, 0.5, 0.5]]]
     assert suppressed([BOXES], low, 9, 0.999, None) == [[0, 0, p] for p in (1, 2, 4, 5, 3, 0)]
@@ -207,7 +207,7 @@ def test_nms_limits() -> None:
 @pytest.mark.parametrize(
     "given", ["(1, 6, 5)|(1, 1, 6)", "(1, 6, 4)|(1, 1, 5)", "(6, 4)|(1, 6)", "(2, 6, 4)|(1, 1, 6)"]
 )
-def test_nms_refuses(given: str) -> None:
+def test_nms_refuses_wrong_shapes(given: str) -> None:
     x, y = given.split("|")
     with pytest.raises(CompileError, match="E0445"):
         parameters = f'x: R.Tensor({x}, "float32"), y: R.Tensor({y}, "float32")'

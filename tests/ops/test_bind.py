@@ -114,7 +114,9 @@ def test_call_of_a_function_binds_its_symbolic_shape() -> None:
         ("reshape", (X, (2**90,)), {}, "E0442", "64 bits"),
     ],
 )
-def test_refused(name: str, args: tuple[object, ...], kwargs: dict[str, object], code: str, says: str) -> None:
+def test_wrong_calls_are_refused(
+    name: str, args: tuple[object, ...], kwargs: dict[str, object], code: str, says: str
+) -> None:
     with pytest.raises(CompileError) as caught:
         ops.bind_call(name, args, kwargs)
     assert caught.value.diagnostics[0].code == code

@@ -54,7 +54,7 @@ def inputs() -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 
 @pytest.mark.parametrize("level", [None, 0, 1, 2])
-def test_numbers(level: int | None) -> None:
+def test_numbers_match_the_plain_layout(level: int | None) -> None:
     """Interpreted, and compiled at every level."""
     given, plain = inputs()
     want = run_function(mlcc.parse(PLAIN), "main", plain)
@@ -67,7 +67,7 @@ def test_numbers(level: int | None) -> None:
         np.testing.assert_allclose(turn(have), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_text() -> None:
+def test_blocked_layouts_read_back() -> None:
     module = mlcc.parse(BLOCKED)
     shapes = [i.dims for i in module["main"].ret_struct_info.fields]
     assert [tuple(d.value for d in dims) for dims in shapes] == [
@@ -77,7 +77,7 @@ def test_text() -> None:
         assert mlcc.structural_equal(mlcc.parse(mlcc.script(module, dialect=dialect)), module)
 
 
-def test_symbolic_channels() -> None:
+def test_symbolic_channels_are_inferred() -> None:
     text = """\
 @R.function
 def main(x: R.Tensor((1, "c", 8, 8, 4), "float32"), w: R.Tensor(("k", "4 * c", 3, 3, 2), "float32")):
@@ -86,7 +86,7 @@ def main(x: R.Tensor((1, "c", 8, 8, 4), "float32"), w: R.Tensor(("k", "4 * c", 3
     assert 'R.Tensor((1, k, 6, 6, 2), dtype="float32")' in str(mlcc.parse(text))
 
 
-def test_parts() -> None:
+def test_layouts_are_split_into_axes() -> None:
     assert parts_of("NCHW4c") == (("N", None), ("C", None), ("H", None), ("W", None), ("C", 4))
     for wrong in ("NCHW4", "NCHWc", "NCHW0c", "NNHW", "NCHW4c2c", "NHW4c", "NCH W", "4NCHW", "nchw"):
         assert parts_of(wrong) is None, wrong
@@ -103,7 +103,7 @@ def test_parts() -> None:
         (('out_layout="N2cHWC", padding', 'out_layout="N3cHWC", padding'), "8 of C is not a multiple of 3"),
     ],
 )  # fmt: skip
-def test_mistakes(change: tuple[str, str], message: str) -> None:
+def test_wrong_layouts_are_refused(change: tuple[str, str], message: str) -> None:
     assert change[0] in BLOCKED
     with pytest.raises(mlcc.CompileError) as found:
         mlcc.parse(BLOCKED.replace(*change, 1))

@@ -12,7 +12,7 @@ PARTS = 8
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_share(part: int, all_cases: bool) -> None:
+def test_share_of_calls_matches_references(part: int, all_cases: bool) -> None:
     """A seeded share of all calls (all of them with --all-cases), compiled many at a time."""
     claims = coverage.read_table(coverage.PAGE.read_text())
     names = op_calls.subjects()[part::PARTS]

@@ -24,7 +24,7 @@ def table() -> str:
     return HEAD + "".join(sorted(lines))
 
 
-def test_table(request: pytest.FixtureRequest) -> None:
+def test_table_is_up_to_date(request: pytest.FixtureRequest) -> None:
     text = PAGE.read_text()
     before = text.partition(HEAD)[0].rstrip("\n") + "\n\n"
     if request.config.getoption("--update-golden"):

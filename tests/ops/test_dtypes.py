@@ -31,7 +31,7 @@ def test_truth_of_numbers(name: str, wanted: list[int], dtype: str) -> None:
         np.testing.assert_array_equal(got, np.array(wanted, dtype), strict=True)
 
 
-def test_negatives() -> None:
+def test_negative_and_not_take_any_dtype() -> None:
     for got in everywhere(Case("logical_not", (T((3,)),)), np.array([0, 2, -1], "float32")):
         np.testing.assert_array_equal(got, np.array([1, 0, 0], "float32"), strict=True)
     for got in everywhere(Case("negative", (T((3,), "uint8"),)), np.array([0, 1, 255], "uint8")):
@@ -82,7 +82,7 @@ def test_pool_of_nothing_but_padding() -> None:
     Case("std", (T((3,), "uint8"),)), Case("mean", (T((3,), "bool"),)), Case("negative", (T((3,), "bool"),)),
     Case("bitwise_and", (T((3,)), T((3,)))), Case("nn.cross_entropy_with_logits", (T((3,), "int8"), T((3,), "int8"))),
 ], ids=str)  # fmt: skip
-def test_refused(case: Case) -> None:
+def test_wrong_dtypes_are_refused(case: Case) -> None:
     """By the reference as by the lowering, with the same diagnostic."""
     side = Mine()
     module = side.module(case)

@@ -41,7 +41,7 @@ def arrays(case: Case, sizes: dict[str, int]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("case", REDUCTIONS, ids=str)
-def test_empty(case: Case) -> None:
+def test_empty_axes_give_the_identity(case: Case) -> None:
     module = Mine().module(case)
     lowered = mlcc.run_passes(module, "lower-to-tir{accurate=true}")  # by itself it gives TVM's identities
     executable = mlcc.load(mlcc.build(module))

@@ -30,7 +30,7 @@ def expected(x: np.ndarray, w: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("target", ["llvm", "cuda{arch=sm_90}"])
 @pytest.mark.parametrize("opt_level", [0, 2])
-def test_groups(target: str, opt_level: int) -> None:
+def test_all_numbers_of_rows_match_numpy(target: str, opt_level: int) -> None:
     """One object for all numbers of rows: empty groups, rows behind the last one, no rows."""
     mod = product('("s", 5)', "(4, 5, 7)", "(4,)")
     mlcc.assert_structural_equal(mlcc.parse(mlcc.script(mod)), mod)
@@ -63,6 +63,6 @@ def test_nothing_of_rows_in_no_group_counts() -> None:
         ("(3, 4)", "(2, 4, 5)", "(3,)", "int32", "E0445"), ("(3, 4)", "(2, 4, 5)", "(2,)", "float32", "E0444"),
     ],
 )  # fmt: skip
-def test_refusals(data: str, weights: str, ends: str, index: str, code: str) -> None:
+def test_wrong_products_are_refused(data: str, weights: str, ends: str, index: str, code: str) -> None:
     with pytest.raises(CompileError, match=code):
         product(data, weights, ends, index=index)

@@ -284,7 +284,7 @@ def constant(x: R.Tensor(("n", 5), "float32")):
 
 
 @pytest.mark.parametrize(("target", "level"), [(CPU, 0), (CPU, 2), (CPU, 3), (GPU, 0), (GPU, 2)])
-def test_other_operators(target: str, level: int) -> None:
+def test_other_operators_refuse_indices_outside(target: str, level: int) -> None:
     program = mlcc.parse(OTHERS)
     artifact = mlcc.build(program, target=target, opt_level=level)
     exe = mlcc.load(artifact, emulate=True) if target == GPU else mlcc.load(artifact)

@@ -35,7 +35,7 @@ from tests.ops.cases import Case, Mine, S, T
     ],
     ids=str,
 )  # fmt: skip
-def test_refused(case: Case, code: str, says: str) -> None:
+def test_wrong_calls_are_refused(case: Case, code: str, says: str) -> None:
     with pytest.raises(CompileError) as caught:
         Mine().call(case)
     assert caught.value.diagnostics[0].code == code
@@ -72,7 +72,7 @@ def test_symbolic_extents_meet() -> None:
     ],
     ids=str,
 )
-def test_collectives(case: Case, shows: str) -> None:
+def test_collectives_infer_struct_info(case: Case, shows: str) -> None:
     side = Mine()
     assert side.show(side.call(case).struct_info) == shows
 

@@ -24,7 +24,7 @@ SHARE = 3  # a run takes every third operator on each level; `--all-cases` all
 
 
 @pytest.mark.parametrize("dtype", (*DTYPES, "float8_e4m3fn"))
-def test_references(dtype: str) -> None:
+def test_references_round_once(dtype: str) -> None:
     """The NumPy reference of an operator, rounded once."""
     for call in long_axes.calls(dtype, 0):
         arrays = call.arrays()
@@ -35,7 +35,7 @@ def test_references(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("level", range(4))
 @pytest.mark.parametrize("target", ("llvm", "cuda{arch=sm_80}"))
-def test_compiled(target: str, level: int, dtype: str, all_cases: bool) -> None:
+def test_compiled_operators_round_once(target: str, level: int, dtype: str, all_cases: bool) -> None:
     rng = random.Random(f"{target} {level} {dtype}")
     drawn = long_axes.calls(dtype, level)
     chosen = drawn if all_cases else rng.sample(drawn, len(drawn) // SHARE)
@@ -130,7 +130,7 @@ def main(x: R.Tensor(("n",), "DTYPE")):
 
 @pytest.mark.parametrize("target", ("llvm", "cuda{arch=sm_80}"))
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_symbolic_extents(dtype: str, target: str) -> None:
+def test_symbolic_extents_round_once(dtype: str, target: str) -> None:
     ones = encode(np.where(np.arange(10007) % 2, 1.5, 0.5), DType.of(dtype))
     for level in range(4):
         artifact = mlcc.build(mlcc.parse(SYMBOLIC.replace("DTYPE", dtype)), target, opt_level=level)

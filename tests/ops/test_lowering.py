@@ -40,7 +40,7 @@ def _listed(value: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("case", numbers.CASES, ids=str)
-def test_case(case: Case) -> None:
+def test_lowered_calls_match_numpy(case: Case) -> None:
     check(case)
 
 
@@ -69,7 +69,7 @@ def broadcast_pair(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
 @settings(max_examples=40, deadline=None)
 @given(broadcast_pair(), st.sampled_from(["add", "subtract", "multiply", "maximum", "less", "floor_divide"]),
        st.sampled_from(["float32", "int32", "int64"]))  # fmt: skip
-def test_broadcasting(shapes: tuple[tuple[int, ...], tuple[int, ...]], name: str, dtype: str) -> None:
+def test_broadcasting_matches_numpy(shapes: tuple[tuple[int, ...], tuple[int, ...]], name: str, dtype: str) -> None:
     check(Case(name, (T(shapes[0], dtype), T(shapes[1], dtype))))
 
 
@@ -83,7 +83,7 @@ def test_matmul_of_all_ranks(batch: list[int], n: int, k: int, m: int, data: st.
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(EXTENT, min_size=1, max_size=4), st.data())
-def test_reductions(shape: list[int], data: st.DataObject) -> None:
+def test_reductions_match_numpy(shape: list[int], data: st.DataObject) -> None:
     axes = data.draw(st.none() | st.lists(st.sampled_from(range(-len(shape), len(shape))), min_size=1, max_size=1))
     name = data.draw(st.sampled_from(["sum", "prod", "max", "mean", "variance"]))
     check(Case(name, (T(tuple(shape)), axes), {"keepdims": data.draw(st.booleans())}))
@@ -91,7 +91,7 @@ def test_reductions(shape: list[int], data: st.DataObject) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(EXTENT, min_size=1, max_size=4), st.data())
-def test_movement(shape: list[int], data: st.DataObject) -> None:
+def test_movements_of_elements_match_numpy(shape: list[int], data: st.DataObject) -> None:
     x, ndim = T(tuple(shape)), len(shape)
     axis = data.draw(st.integers(-ndim, ndim - 1))
     cases = [
@@ -162,7 +162,7 @@ NAN, INF = float("nan"), float("inf")
     ],
     ids=str,
 )
-def test_special_values(case: Case) -> None:
+def test_special_values_match_numpy(case: Case) -> None:
     side = Mine()
     module = side.module(case)
     special = np.array([NAN, INF, -INF, -0.0, 2.5, 1e30, -1e30, 300.7], "float32")

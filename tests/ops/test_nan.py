@@ -53,7 +53,7 @@ def _everywhere(expr: str, shape: tuple[int, ...], dtype: str = "float32") -> li
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("expr", OF_ROWS)
-def test_rows(expr: str) -> None:
+def test_reductions_of_rows_propagate_nan(expr: str) -> None:
     want = OF_ROWS[expr](ROWS)
     for run in _everywhere(expr, ROWS.shape):
         np.testing.assert_allclose(run(ROWS), want, rtol=1e-5)
@@ -68,7 +68,7 @@ def test_windows_of_nothing_but_minus_infinity(kernel: int, stride: int, pad: in
 
 
 @pytest.mark.parametrize("length", [3, 64, 1000])
-def test_long_rows(length: int) -> None:
+def test_reductions_of_long_rows_propagate_nan(length: int) -> None:
     """In vectors, with a rest, and in parallel parts."""
     runs = _everywhere("R.max(x, axis=[1])", (3, length)), _everywhere("R.argmax(x, axis=1)", (3, length))
     for place in {0, length // 2, length - 1}:

@@ -110,7 +110,7 @@ def test_it_runs_as_its_reference_says() -> None:
     assert "fused_tir_exp_hardswish_mean_float32" in after("O2", mod)
 
 
-def test_mixed_precision() -> None:
+def test_mixed_precision_converts_it() -> None:
     text = after("to-mixed-precision", function(IMAGE, CONV + "gv = R.toy.mean_of_two(lv1, lv1)"))
     assert re.search(r'lv1: R.Tensor\(\(1, 4, 6, 6\), dtype="float16"\) = R.nn.hardswish', text)
     assert re.search(r'dtype="float16"\) = R.toy.mean_of_two', text)
@@ -118,7 +118,7 @@ def test_mixed_precision() -> None:
     assert re.search(r'dtype="float32"\) = R.toy.unknown', text)
 
 
-def test_layouts() -> None:
+def test_layouts_go_through_it() -> None:
     convert = 'convert-layout{layouts={"nn.conv2d": ["NHWC", "OHWI"]}}'
     text = after(convert, function(IMAGE, CONV + "gv = R.toy.mean_of_two(lv1, lv)"))
     assert text.index("R.toy.mean_of_two") < text.index("axes=[0, 3, 1, 2]")  # turned back at the end alone
@@ -135,14 +135,14 @@ def test_names_of_functions_and_scalars() -> None:
     assert "(x,), out_sinfo" in text  # the constant is no argument
 
 
-def test_equal_calls() -> None:
+def test_equal_calls_are_merged() -> None:
     twice = "lv = R.{0}(x)\nlv1 = R.{0}(x)\ngv = R.add(lv, lv1)"
     for name, calls in (("nn.hardswish", 1), ("toy.unknown", 1), ("toy.room", 2)):
         text = after("eliminate-common-subexpr", function('x: R.Tensor((2,), "float32")', twice.format(name)))
         assert text.count(f"R.{name}(") == calls
 
 
-def test_effects() -> None:
+def test_effects_are_kept() -> None:
     impure = """
 @I.ir_module
 class Module:
@@ -174,7 +174,7 @@ def test_an_operator_is_registered_once() -> None:
         register("nn.relu", TOYS["nn.hardswish"])
 
 
-def test_the_page() -> None:
+def test_examples_of_the_page_run() -> None:
     """The examples of docs/adding-an-operator.md run, in their order."""
     unregister("nn.hardswish")
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.S | re.M)

@@ -20,7 +20,7 @@ COMPILED = [c for c in numbers_nn.CASES if "cubic" not in str(c)][::5]
 
 
 @pytest.mark.parametrize("case", COMPILED, ids=str)
-def test_compiled(case: Case) -> None:
+def test_compiled_calls_match_the_interpreter(case: Case) -> None:
     side = Mine()
     module = side.module(case)
     inputs = numbers.arrays(case, side.params)
@@ -46,7 +46,7 @@ def test_compiled(case: Case) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_symbolic(case: Case, sizes: tuple[int, ...]) -> None:
+def test_symbolic_calls_match_the_interpreter(case: Case, sizes: tuple[int, ...]) -> None:
     side = Mine()
     module = side.module(case)
     exe = mlcc.load(mlcc.build(module))
@@ -63,7 +63,7 @@ def test_symbolic(case: Case, sizes: tuple[int, ...]) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 3), st.data())
-def test_transposed_convolutions(ndim: int, data: st.DataObject) -> None:
+def test_transposed_convolutions_match_numpy(ndim: int, data: st.DataObject) -> None:
     groups, inputs, outputs = (data.draw(st.sampled_from([1, 2])) for _ in range(3))
     strides = data.draw(st.lists(st.integers(1, 3), min_size=ndim, max_size=ndim))
     kernel = data.draw(st.lists(st.integers(1, 3), min_size=ndim, max_size=ndim))
@@ -80,13 +80,15 @@ def test_transposed_convolutions(ndim: int, data: st.DataObject) -> None:
 @settings(max_examples=25, deadline=None)
 @given(SMALL, SMALL, st.lists(st.integers(0, 6), min_size=4, max_size=4), st.sampled_from(["float32", "int32"]),
        st.sampled_from(["reflect", "replicate", "circular", "constant"]))  # fmt: skip
-def test_pads(rows: int, columns: int, widths: list[int], dtype: str, mode: str) -> None:
+def test_pads_match_numpy(rows: int, columns: int, widths: list[int], dtype: str, mode: str) -> None:
     check(Case("nn.pad", (T((rows, columns), dtype), widths), {"pad_mode": mode}))
 
 
 @settings(max_examples=25, deadline=None)
 @given(SMALL, SMALL, st.sampled_from([(1, 1), (2, 1), (4, 2), (3, 3)]), SMALL, st.data())
-def test_attention(queries: int, keys: int, heads: tuple[int, int], width: int, data: st.DataObject) -> None:
+def test_attention_matches_numpy(
+    queries: int, keys: int, heads: tuple[int, int], width: int, data: st.DataObject
+) -> None:
     shapes = (1, queries, heads[0], width), (1, keys, heads[1], width), (1, keys, heads[1], 2)
     mask = data.draw(st.sampled_from([None, "TopLeft", "BottomRight"]))
     options = {"causal_mask": mask, "window_size": data.draw(st.none() | st.integers(1, 4)) if mask else None}
@@ -98,7 +100,7 @@ def test_attention(queries: int, keys: int, heads: tuple[int, int], width: int, 
     SMALL, SMALL, SMALL, SMALL, st.sampled_from(["nearest_neighbor", "linear"]),
     st.sampled_from(["half_pixel", "align_corners", "asymmetric"]), st.sampled_from(["NCHW", "NHWC", "CNWH"]),
 )  # fmt: skip
-def test_resize(h: int, w: int, th: int, tw: int, method: str, mode: str, layout: str) -> None:
+def test_resize_matches_numpy(h: int, w: int, th: int, tw: int, method: str, mode: str, layout: str) -> None:
     extents = {"N": 1, "C": 2, "H": h, "W": w}
     options = {"method": method, "coordinate_transformation_mode": mode, "layout": layout}
     check(Case("image.resize2d", (T(tuple(extents[c] for c in layout)), (th, tw)), options))
@@ -133,7 +135,7 @@ def test_masked_scores_do_not_underflow() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_refused(case: Case, code: str, says: str) -> None:
+def test_wrong_calls_are_refused(case: Case, code: str, says: str) -> None:
     with pytest.raises(CompileError) as caught:
         Mine().call(case)
     assert caught.value.diagnostics[0].code == code and says in str(caught.value)

@@ -100,7 +100,7 @@ N, M, K = sizes(), sizes(4), sizes(4)
 
 @settings(max_examples=25, deadline=None)
 @given(N, M, K, st.data())
-def test_gather_elements(n: int, m: int, k: int, data: st.DataObject) -> None:
+def test_gather_elements_matches_numpy(n: int, m: int, k: int, data: st.DataObject) -> None:
     x = some(data.draw, n, m)
     runs("gather 0").check(x, places(data.draw, n, k if n else 0, m))
     runs("gather -1").check(x, places(data.draw, m, n, k if m else 0, dtype="int32"))
@@ -108,7 +108,7 @@ def test_gather_elements(n: int, m: int, k: int, data: st.DataObject) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(N, M, K, st.data())
-def test_gather_nd(n: int, m: int, k: int, data: st.DataObject) -> None:
+def test_gather_nd_matches_numpy(n: int, m: int, k: int, data: st.DataObject) -> None:
     x, k = some(data.draw, n, m, 3), k if n and m else 0
     where = np.stack([places(data.draw, n, k), places(data.draw, m, k)], -1)
     np.testing.assert_array_equal(runs("gather_nd").check(x, where)[0], x[where[:, 0], where[:, 1]])
@@ -122,7 +122,7 @@ def test_gather_nd(n: int, m: int, k: int, data: st.DataObject) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(N, M, st.data())
-def test_reverse_sequence(n: int, m: int, data: st.DataObject) -> None:
+def test_reverse_sequence_matches_numpy(n: int, m: int, data: st.DataObject) -> None:
     x, lengths = some(data.draw, n, m, 3), places(data.draw, m + 3, n, dtype="int32")
     got = runs("reverse_sequence").check(x, lengths)[0]
     for row, length in enumerate(lengths):
@@ -133,7 +133,7 @@ def test_reverse_sequence(n: int, m: int, data: st.DataObject) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(N, M, K, st.sampled_from(["update", "add", "mul", "min", "max", "mean"]), st.data())
-def test_scatter_elements(n: int, m: int, k: int, how: str, data: st.DataObject) -> None:
+def test_scatter_elements_matches_numpy(n: int, m: int, k: int, how: str, data: st.DataObject) -> None:
     k = k if n else 0
     x, where = some(data.draw, n, m), places(data.draw, n, k, m, negative=True)
     got = runs(f"scatter {how}").check(x, where, some(data.draw, k, m), exact=how not in ("mul", "mean", "add"))[0]
@@ -153,7 +153,7 @@ def test_scatter_along_other_axes(n: int, m: int, k: int, data: st.DataObject) -
 
 @settings(max_examples=40, deadline=None)
 @given(N, M, K, st.sampled_from(["update", "add", "mul", "min", "max"]), st.data())
-def test_scatter_nd(n: int, m: int, k: int, how: str, data: st.DataObject) -> None:
+def test_scatter_nd_matches_numpy(n: int, m: int, k: int, how: str, data: st.DataObject) -> None:
     k = k if n and m else 0
     x, rows = some(data.draw, n, m), places(data.draw, n, k, 1, negative=True)
     runs(f"scatter_nd {how}").check(x, rows, some(data.draw, k, m), exact=how not in ("mul", "add"))
@@ -163,7 +163,7 @@ def test_scatter_nd(n: int, m: int, k: int, how: str, data: st.DataObject) -> No
 
 @settings(max_examples=20, deadline=None)
 @given(N, M, K, st.data())
-def test_index_put(n: int, m: int, k: int, data: st.DataObject) -> None:
+def test_index_put_matches_numpy(n: int, m: int, k: int, data: st.DataObject) -> None:
     k = k if n and m else 0
     x, rows = some(data.draw, n, m), places(data.draw, n, k, negative=True)
     runs("index_put").check(x, rows, places(data.draw, m, k, dtype="int32"), some(data.draw, k))
@@ -184,7 +184,7 @@ def test_meshgrid_and_collapse(n: int, m: int, data: st.DataObject) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(N, M, K, st.data())
-def test_bucketize(n: int, m: int, k: int, data: st.DataObject) -> None:
+def test_bucketize_matches_numpy(n: int, m: int, k: int, data: st.DataObject) -> None:
     edges = np.sort(some(data.draw, k, few=True))
     runs("bucketize").check(some(data.draw, n, m, few=True), edges)
     runs("bucketize right").check(some(data.draw, n, m, dtype="int32"), edges.astype("int32"))
@@ -192,7 +192,7 @@ def test_bucketize(n: int, m: int, k: int, data: st.DataObject) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(sizes(), st.sampled_from([1, 2, 7, 30]), sizes(4), st.data())
-def test_multinomial(n: int, m: int, k: int, data: st.DataObject) -> None:
+def test_multinomial_matches_its_reference(n: int, m: int, k: int, data: st.DataObject) -> None:
     k = k if n else 0
     weights = np.abs(some(data.draw, n, m)) + np.float32(0.01)
     prob = (weights / weights.sum(1, keepdims=True)).astype("float32")
@@ -227,7 +227,7 @@ LONG = sizes(8, 9, 16, 17, 40, 63, 64, 65)
 
 @settings(max_examples=40, deadline=None)
 @given(sizes(), LONG, st.booleans(), st.booleans(), st.data())
-def test_sort(n: int, m: int, descending: bool, few: bool, data: st.DataObject) -> None:
+def test_sort_matches_numpy(n: int, m: int, descending: bool, few: bool, data: st.DataObject) -> None:
     x = some(data.draw, n, m, few=few)
     got = runs(f"sort {descending} float32").check(x)[0]
     np.testing.assert_array_equal(got, np.sort(x, -1)[:, ::-1] if descending else np.sort(x, -1))
@@ -251,7 +251,7 @@ def test_nan_is_above_all(descending: bool) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(sizes(), LONG, st.sampled_from([0, 3, 20]), st.booleans(), st.booleans(), st.data())
-def test_topk(n: int, m: int, k: int, largest: bool, few: bool, data: st.DataObject) -> None:
+def test_topk_matches_numpy(n: int, m: int, k: int, largest: bool, few: bool, data: st.DataObject) -> None:
     x = some(data.draw, n, m, few=few)
     if k == 0:
         runs(f"topk 0 {largest}").check(x)
@@ -266,7 +266,7 @@ def test_topk(n: int, m: int, k: int, largest: bool, few: bool, data: st.DataObj
 
 @settings(max_examples=25, deadline=None)
 @given(sizes(), LONG, st.data())
-def test_median(n: int, m: int, data: st.DataObject) -> None:
+def test_median_matches_numpy(n: int, m: int, data: st.DataObject) -> None:
     x = some(data.draw, n, m)
     for name in ("median", "median all", "median all keep"):
         runs(name).check(x)
@@ -280,7 +280,7 @@ def test_median(n: int, m: int, data: st.DataObject) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(N, M, st.sampled_from(["cumsum", "cumprod"]), st.sampled_from([None, 0, -1]), st.booleans(), st.data())
-def test_scan(n: int, m: int, name: str, axis: int | None, exclusive: bool, data: st.DataObject) -> None:
+def test_scans_match_numpy(n: int, m: int, name: str, axis: int | None, exclusive: bool, data: st.DataObject) -> None:
     x = some(data.draw, n, m)
     got = runs(f"{name} {axis} {exclusive}").check(x, exact=False)[0]
     if not exclusive:
@@ -327,7 +327,7 @@ FIXED: list[tuple[Case, Callable[..., Any] | None]] = [
 
 
 @pytest.mark.parametrize(("case", "means"), FIXED, ids=lambda v: str(v) if isinstance(v, Case) else "")
-def test_fixed(case: Case, means: Callable[..., Any] | None) -> None:
+def test_calls_of_fixed_sizes_match_numpy(case: Case, means: Callable[..., Any] | None) -> None:
     rng = np.random.default_rng(3)
     inputs = []
     for arg in case.args:
@@ -384,7 +384,7 @@ def test_results_as_long_as_the_data_say() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_refused(case: Case, code: str, says: str) -> None:
+def test_wrong_calls_are_refused(case: Case, code: str, says: str) -> None:
     with pytest.raises(CompileError) as caught:
         LowerToTir().run(Mine().module(case), PassContext())
     assert caught.value.diagnostics[0].code == code

@@ -38,12 +38,12 @@ def run(mod: mlcc.IRModule, seed: int, stream: int = 0, n: int = 3) -> np.ndarra
 
 
 @pytest.mark.parametrize("counter, key, words", KNOWN)
-def test_known_answers(counter: Any, key: Any, words: Any) -> None:
+def test_reference_gives_the_known_answers(counter: Any, key: Any, words: Any) -> None:
     seed, stream = key[0] | key[1] << 32, counter[2] | counter[3] << 32
     assert tuple(np_philox([seed, stream], [counter[0] | counter[1] << 32])[0]) == words
 
 
-def test_bits() -> None:
+def test_lowered_bits_are_the_known_answers() -> None:
     """The words of the known answers, and the same ones on a device."""
     mod = drawn("bits", "(n, 4)")
     made = run(mod, 0)
@@ -59,7 +59,7 @@ def test_bits() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-def test_distributions(dtype: str) -> None:
+def test_distributions_have_their_moments(dtype: str) -> None:
     """Moments of 40,000 numbers; uniform ones are those of the reference, bit for bit."""
     mod = drawn("uniform", "(n, 100)", f'dtype="{dtype}"')
     made = run(mod, 42, 7, 400)
@@ -73,7 +73,7 @@ def test_distributions(dtype: str) -> None:
     assert abs(np.corrcoef(normal.ravel()[:-1], normal.ravel()[1:])[0, 1]) < 0.02
 
 
-def test_integers() -> None:
+def test_integers_are_uniform() -> None:
     made = run(drawn("integers", "(n, 100)", "-3", "4", 'dtype="int8"'), 1, 0, 400)
     values, counts = np.unique(made, return_counts=True)
     assert values.tolist() == [*range(-3, 4)] and counts.min() > 5200
@@ -87,7 +87,7 @@ def test_integers() -> None:
         ("normal", ('dtype="int32"',), "`dtype` must be one of float64"),
     ],
 )
-def test_refusals(name: str, more: tuple[str, ...], message: str) -> None:
+def test_wrong_calls_are_refused(name: str, more: tuple[str, ...], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         drawn(name, "(n,)", *more)
 

@@ -85,7 +85,7 @@ def one_direction(kind: str, x: Any, w: Any, r: Any, v: Any, h: Any, c: Any = No
 
 
 @pytest.mark.parametrize("kind", GATES)
-def test_equations(kind: str) -> None:
+def test_layers_match_their_equations(kind: str) -> None:
     """One object for every length and batch, none of both included."""
     mod = layer(kind)
     run = mlcc.load(mlcc.build(mod))["main"]
@@ -100,7 +100,7 @@ def test_equations(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", GATES)
-def test_wide_states(kind: str) -> None:
+def test_wide_states_match_their_equations(kind: str) -> None:
     """Panels that are not full, rows that are left over, several panels at once."""
     run = mlcc.load(mlcc.build(layer(kind, 50)))["main"]
     for batch in (1, 6):
@@ -145,7 +145,7 @@ def test_on_a_device(kind: str) -> None:
         np.testing.assert_allclose(a, b, atol=2e-6)
 
 
-def test_switches() -> None:
+def test_optional_attributes_match_the_equations() -> None:
     """One step of each, from a state that is known."""
     more = 'n: R.Tensor(("b",), "int32"), p: R.Tensor((1, 15), "float32")'
     mod = layer("lstm", more=more, input_forget=True, clip=0.5)
@@ -177,7 +177,7 @@ KNOWN = {
 }  # fmt: skip
 
 
-def test_activations() -> None:
+def test_activations_match_known_values() -> None:
     assert {name.partition("(")[0] for name in KNOWN} == set(activations.NAMES)
     zero = [np.zeros(s, "float32") for s in ((1, 1, 25), (1, 25), (1, 50), (1, 1, 25))]
     for name, want in KNOWN.items():
@@ -198,7 +198,7 @@ def test_activations() -> None:
         ("gru", {"direction": "bidirectional"}, r"`w` must have shape \(2, 15, i\)"),
     ],
 )
-def test_refusals(kind: str, attrs: dict[str, str], message: str) -> None:
+def test_wrong_layers_are_refused(kind: str, attrs: dict[str, str], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         layer(kind, **attrs)
 

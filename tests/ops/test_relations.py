@@ -72,7 +72,7 @@ C, NARROWS, NOT = Fit.COVERS, Fit.NARROWS, Fit.CONTRADICTS
         (function((), OBJECT), function((OBJECT,), OBJECT), NOT),
     ],
 )  # fmt: skip
-def test_fit(said: StructInfo, known: StructInfo, want: Fit) -> None:
+def test_subtypes_are_checked(said: StructInfo, known: StructInfo, want: Fit) -> None:
     assert fit(said, known) is want
 
 
@@ -107,7 +107,7 @@ def test_no_dimension_is_both_same_and_different(a: tir.Expr, b: tir.Expr) -> No
     assert not (same(a, b) and differ(a, b))
 
 
-def test_evaluate() -> None:
+def test_expressions_of_known_symbols_are_evaluated() -> None:
     chosen = construct.call(INT64, "if_then_else", construct.less(N, 3), N, construct.mul(N, M))
     assert evaluate(chosen, {N: 2, M: 5}) == 2 and evaluate(chosen, {N: 3, M: 5}) == 15
     assert evaluate(tir.FloorDiv(INT64, N, construct.const(0, INT64)), {N: 1}) is None

@@ -62,7 +62,7 @@ def assert_same(got: list[np.ndarray], wanted: list[np.ndarray], dtype: str) -> 
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_interpreted(dtype: str) -> None:
+def test_interpreted_remainders_are_numpys(dtype: str) -> None:
     module, given, wanted = program(dtype)
     assert_same(run_function(module, "main", given), wanted, dtype)
     for level in ("O0", "O2", "O3"):
@@ -71,7 +71,7 @@ def test_interpreted(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("target", ("llvm", "llvm{cpu=native}", "cuda{arch=sm_80}"))
-def test_compiled(target: str, dtype: str) -> None:
+def test_compiled_remainders_are_numpys(target: str, dtype: str) -> None:
     module, given, wanted = program(dtype)
     for level in range(4):
         artifact = mlcc.build(module, target, opt_level=level)
@@ -80,7 +80,7 @@ def test_compiled(target: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["R.floor_mod(c, d)", "R.floor_divide(c, d)"])
-def test_folded(text: str) -> None:
+def test_folded_remainders_are_numpys(text: str) -> None:
     source = f"""
 @R.function
 def main() -> R.Tensor((3,), "float32"):

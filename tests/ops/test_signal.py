@@ -19,7 +19,7 @@ def signal(*shape: int, dtype: str = "float32") -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype, error", [("float32", 2e-6), ("float64", 1e-14)])
-def test_any_length(dtype: str, error: float) -> None:
+def test_transforms_of_any_length_match_numpy(dtype: str, error: float) -> None:
     """One object for all lengths: powers, products of primes, primes, 1 and none."""
     run = mlcc.load(mlcc.build(transform('("b", "n", 2)', dtype=dtype)))["main"]
     for n in (0, 1, 2, 3, 8, 12, 49, 97, 360, 512, 1009):
@@ -66,6 +66,6 @@ ONCE = ", inverse=True, onesided=True"
 @pytest.mark.parametrize(
     "shape, more, code", [("(4, 3)", "", "E0445"), ("(4, 2)", ", axis=1", "E0446"), ("(4, 2)", ONCE, "E0442")]
 )
-def test_refusals(shape: str, more: str, code: str) -> None:
+def test_wrong_transforms_are_refused(shape: str, more: str, code: str) -> None:
     with pytest.raises(CompileError, match=code):
         transform(shape, more)

@@ -27,14 +27,14 @@ def python(x: np.ndarray, begin: int, end: int, stride: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("level", [0, 2, 3])
-def test_compiled(level: int) -> None:
+def test_compiled_slices_are_pythons(level: int) -> None:
     run = mlcc.load(mlcc.build(mlcc.parse(TEXT), opt_level=level))["main"]
     x = np.arange(8, dtype="float32")
     for case in EVERY:
         np.testing.assert_array_equal(run(x, *case), python(x, *case), err_msg=str(case))
 
 
-def test_interpreted() -> None:
+def test_interpreted_slices_are_pythons() -> None:
     module = mlcc.run_passes(mlcc.parse(TEXT), "lower-to-tir")
     x = np.arange(8, dtype="float32")
     for case in EVERY[::7]:

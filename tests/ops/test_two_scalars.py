@@ -45,7 +45,7 @@ def everywhere(text: str, *inputs: object) -> list[np.ndarray]:
 @pytest.mark.parametrize(("dtype", "x", "y"), [
     ("float32", 7.5, -2.0), ("float32", -1e8, 0.3), ("float64", 5.25, 1.5), ("float16", 7.5, -2.0),
     ("int64", 7, -2), ("int32", -9, 4)])  # fmt: skip
-def test_arithmetic(name: str, dtype: str, x: float, y: float) -> None:
+def test_arithmetic_of_scalars_matches_numpy(name: str, dtype: str, x: float, y: float) -> None:
     kind = np.dtype(dtype).type
     wanted = ARITHMETIC[name](kind(x), kind(y)) + np.zeros(2, dtype)
     for got in everywhere(program(name, dtype, dtype, "add"), kind(x), kind(y), np.zeros(2, dtype)):
@@ -54,7 +54,7 @@ def test_arithmetic(name: str, dtype: str, x: float, y: float) -> None:
 
 @pytest.mark.parametrize("name", COMPARISONS)
 @pytest.mark.parametrize(("dtype", "x", "y"), [("bool", True, False), ("int64", 3, 3), ("int32", 3, -3)])
-def test_comparison(name: str, dtype: str, x: float, y: float) -> None:
+def test_comparisons_of_scalars_match_numpy(name: str, dtype: str, x: float, y: float) -> None:
     kind = np.dtype(dtype).type
     wanted = np.logical_or(np.zeros(2, bool), COMPARISONS[name](kind(x), kind(y)))
     for got in everywhere(program(name, dtype, "bool", "logical_or"), kind(x), kind(y), np.zeros(2, bool)):
@@ -76,7 +76,7 @@ def test_comparison_of_floats(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_floats(name: str) -> None:
+def test_float_scalars_match_numpy(name: str) -> None:
     x, y = np.float32(2.5), np.float32(3.0)
     for got in everywhere(program(name, "float32", "float32", "add"), x, y, np.zeros(2, "float32")):
         np.testing.assert_allclose(got, np.full(2, FLOATS[name](x, y)), rtol=1e-6)
@@ -110,6 +110,6 @@ def main(x: R.Prim("float32")):
 @pytest.mark.parametrize(("name", "left", "right"), [
     ("add", "float32", "int32"), ("less", "int64", "int32"), ("bitwise_and", "float32", "float32"),
     ("floor_divide", "bool", "bool")])  # fmt: skip
-def test_refused(name: str, left: str, right: str) -> None:
+def test_scalars_of_two_dtypes_are_refused(name: str, left: str, right: str) -> None:
     with pytest.raises(CompileError, match="E0444"):
         mlcc.parse(f'@R.function\ndef main(x: R.Prim("{left}"), y: R.Prim("{right}")):\n    return R.{name}(x, y)\n')

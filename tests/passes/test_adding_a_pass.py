@@ -9,7 +9,7 @@ from typing import Any
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding-a-pass.md"
 
 
-def test_the_page() -> None:
+def test_examples_of_the_page_run() -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.S | re.M)
     assert len(blocks) == 2
     scope: dict[str, Any] = {"__name__": __name__}

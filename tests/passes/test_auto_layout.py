@@ -124,7 +124,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_operators_follow(name: str) -> None:
+def test_operators_around_follow_the_layout(name: str) -> None:
     x, w, lines = LINES[name]
     module = function({"x": x, "w": w}, lines)
     made = mlcc.run_passes(module, "auto-layout{always=true}")
@@ -134,7 +134,7 @@ def test_operators_follow(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_numbers_stay(seed: int) -> None:
+def test_results_do_not_change(seed: int) -> None:
     network = Network(seed, length=9)
     module, given = mlcc.parse(network.text()), network.inputs()
     made = mlcc.run_passes(module, "auto-layout{always=true}")

@@ -96,7 +96,7 @@ def axes(func: tir.PrimFunc) -> list[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize("text", [TWO_NESTS, SHARED_TEMPORARY, LOOP_CODE, SCALAR, NAMES])
-def test_same_results(text: str) -> None:
+def test_results_do_not_change(text: str) -> None:
     func, made = bound(text)
     rng = np.random.default_rng(0)
     shapes = [tuple(tir.const_int(d) or 0 for d in b.shape) for b in func.buffers if b is not None]

@@ -81,7 +81,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("name", "given", "message"), CALLS)
-def test_compiled(
+def test_compiled_functions_check_at_entry(
     module: mlcc.IRModule, compiled: Any, name: str, given: list[np.ndarray], message: str | None
 ) -> None:
     if message is None:

@@ -141,7 +141,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_numbers(name: str) -> None:
+def test_fused_kernels_match_numpy(name: str) -> None:
     case = CASES[name]
     art = built(case.text(), f"cuda{{arch={case.arch}}}")
     few = case.queries <= 3  # whose keys blocks share out
@@ -214,7 +214,7 @@ PARAMS = [
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_written_out(turned: bool) -> None:
+def test_written_out_attention_is_fused(turned: bool) -> None:
     """With keys by rows and, if `turned`, by columns."""
     lines = [
         *(["s = R.matmul(q, k)", *WRITTEN[2:]] if turned else WRITTEN),
@@ -329,7 +329,7 @@ def test_the_code_needs_no_local_memory(width: int, dtype: str, arch: str) -> No
     assert ("cp.async.cg" in text) == (arch != "sm_75")
 
 
-def test_levels() -> None:
+def test_levels_from_2_fuse_for_gpus() -> None:
     cpu, gpu = backends.get("llvm"), backends.get("cuda")
     assert "fuse-attention" not in cpu.level_text(3) + gpu.level_text(0) + gpu.level_text(1)
     for level in (2, 3):

@@ -58,7 +58,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_in_place(case: str) -> None:
+def test_calls_in_place_fuse_where_it_is_safe(case: str) -> None:
     lines, result, fused = CASES[case]
     text = TEXT.replace("LINES", "\n".join(f"            {line}" for line in lines)).replace("RESULT", result)
     module = mlcc.parse(text)

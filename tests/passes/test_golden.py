@@ -17,7 +17,7 @@ CASES = sorted(HERE.glob("*.mlc"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda p: p.stem)
-def test_case(case: Path, golden: Callable[[Path, str], None]) -> None:
+def test_cases_match_their_golden_files(case: Path, golden: Callable[[Path, str], None]) -> None:
     module = parse_file(str(case))
     before = mlcc.script(module)
     pipeline = directive(case.read_text())

@@ -215,7 +215,7 @@ def test_a_requirement_names_the_pass_that_provides_it() -> None:
         ("# PASSES:\n", ""),
     ],
 )
-def test_directive(text: str, found: str | None) -> None:
+def test_directives_are_found_in_the_first_line(text: str, found: str | None) -> None:
     assert directive(text) == found
 
 

@@ -32,7 +32,7 @@ def test_list_of_names_and_options() -> None:
         ("x86-64-linux", "x86-64-linux"), ("+avx2", "+avx2"), ("[]", []), ("{}", {}), ("T.axis", "T.axis"),
     ],
 )  # fmt: skip
-def test_values(written: str, value: object) -> None:
+def test_values_keep_their_type(written: str, value: object) -> None:
     got = values(f"p{{key={written}}}")["key"]
     assert got == value
     assert type(got) is type(value)

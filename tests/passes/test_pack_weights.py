@@ -144,7 +144,7 @@ def test_what_grows_too_much_stays() -> None:
     assert len(kernel_call(mlcc.run_passes(before, "pack-weights{growth=5000}"))[1]) == 2
 
 
-def test_symbolic_rows() -> None:
+def test_kernels_with_symbolic_rows_are_packed() -> None:
     kernel = f"""
     @T.prim_func(private=True)
     def dense(a: T.handle, W: T.Buffer((5, 10), "float32"), c: T.handle):

@@ -52,7 +52,7 @@ def _decoded(data: dict[str, np.ndarray], name: str, bits: int, group: int) -> n
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_numbers(tmp_path: Path, way: str) -> None:
+def test_stored_and_computed_values_match_numpy(tmp_path: Path, way: str) -> None:
     bits, group = int(way[5]), int(way.partition("group=")[2].partition(",")[0] or 32)
     weights = np.load(tmp_path / "w.npz") if _module(tmp_path) else {}
     made = mlcc.run_passes(_module(tmp_path), f"normalize,quantize-weights{{{way}}}")
@@ -79,7 +79,7 @@ def test_halves_are_computed_in_float32(tmp_path: Path, dtype: str) -> None:
     assert np.isfinite(mlcc.load(mlcc.build(made))["main"](np.array([1, 2])).astype("float32")).all()
 
 
-def test_what_stays(tmp_path: Path) -> None:
+def test_unsuitable_weights_stay(tmp_path: Path) -> None:
     whole = _module(tmp_path)
     for way in ("group=50", "group=0"):
         before = mlcc.run_passes(whole, "normalize")
@@ -102,7 +102,7 @@ def test_what_stays(tmp_path: Path) -> None:
         ("bits=4", 1e9, "too large for float16"),
     ],
 )
-def test_refused(tmp_path: Path, way: str, spoilt: Any, says: str) -> None:
+def test_wrong_weights_are_refused(tmp_path: Path, way: str, spoilt: Any, says: str) -> None:
     w = np.ones((256, 192))
     w[7, 5] = 1 if spoilt is None else spoilt
     with pytest.raises(CompileError, match=says) as problem:

@@ -133,7 +133,7 @@ ENDS = [
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("square", SQUARES)
-def test_layer_norm(square: str, end: str) -> None:
+def test_layer_norm_is_recognised(square: str, end: str) -> None:
     lines = f"{CENTRED}\nv = R.mean({square}, axis=[-1], keepdims=True)\nn = {end}"
     made = module(lines, "R.add(R.multiply(n, g), b)", x=(2, 4, 8), g=(8,), b=(8,))
     assert recognized(made, rows(2, 4, 8), rows(8), rows(8, seed=2)) == {"nn.layer_norm": 1}
@@ -201,7 +201,7 @@ def test_norms_of_16_bits_computed_in_wider_ones() -> None:
 @pytest.mark.parametrize(
     "mean", ["R.mean({}, axis=[-1], keepdims=True)", "R.divide(R.sum({}, axis=[1], keepdims=True), n)"]
 )
-def test_rms_norm(mean: str) -> None:
+def test_rms_norm_is_recognised(mean: str) -> None:
     lines = f"v = {mean.format('R.multiply(x, x)').replace(', n)', f', {const(8.0)})')}"
     end = f"R.divide(x, R.sqrt(R.add(v, {const(1e-6)})))"
     made = module(lines, f"R.multiply({end}, g)", x=(4, 8), g=(8,))
@@ -234,7 +234,7 @@ def test_a_norm_that_something_else_needs_part_of() -> None:
     assert found["nn.layer_norm"] == 1 and found["subtract"] == 1 and found["mean"] == 1
 
 
-def test_group_norm() -> None:
+def test_group_norm_is_recognised() -> None:
     lines = """
         flat = R.reshape(x, R.shape([2, 2, 27]))
         n = R.nn.instance_norm(flat, R.const([1.0, 1.0], "float32"), R.const([0.0, 0.0], "float32"), 1, [2], 1e-3)
@@ -276,7 +276,7 @@ def attended(scores: str, more: Any = None, inputs: Any = (), lines: str = TURNE
         f"R.matmul(q, R.permute_dims(R.multiply(k, {const(0.5)}), axes=[0, 1, 3, 2]))",
     ],
 )
-def test_attention(scores: str) -> None:
+def test_attention_is_recognised(scores: str) -> None:
     found = attended(scores)
     assert found["nn.attention"] == 1 and not found.keys() & {"nn.softmax", "matmul", "multiply", "divide"}
 
@@ -331,7 +331,7 @@ CAUSAL = [
 
 
 @pytest.mark.parametrize("mask", CAUSAL)
-def test_causal_masks(mask: str) -> None:
+def test_causal_masks_are_recognised(mask: str) -> None:
     for scores in (
         f"R.where({mask}, R.matmul(q, kt), {LOW})",
         f"R.add(R.matmul(q, kt), R.where({mask}, {const(0.0)}, {LOW}))",

@@ -78,7 +78,7 @@ def cases(seed: int, count: int) -> list[IRModule]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_numbers_stay(seed: int) -> None:
+def test_mutated_graphs_keep_their_results(seed: int) -> None:
     inputs = [rows(8, 8), rows(8, 8, seed=1), np.abs(rows(8)), rows(8, seed=2)]
     found = 0
     for made in cases(seed, 60):

@@ -259,7 +259,7 @@ def test_calls_of_prim_funcs_match_by_what_they_do(tmp_path: Path) -> None:
     assert operators(rewrite(module, other, tmp_path)) == ["fast", "tanh"]
 
 
-def test_several_results(tmp_path: Path) -> None:
+def test_rules_with_several_results_apply(tmp_path: Path) -> None:
     """Two products of one operand become one, in whatever order they stand."""
     text = rule(
         'x: R.Tensor(("n", 4), "float32"), v: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")',

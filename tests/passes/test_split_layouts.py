@@ -36,7 +36,7 @@ def main(
 
 
 @pytest.mark.parametrize("layouts", [["NCHW4c", "OIHW4o"], ["N2cHWC", "O2oHWI"], ["NHWC4c", "OHWI2i4o", "NHWC2c"]])
-def test_numbers(layouts: list[str]) -> None:
+def test_results_do_not_change(layouts: list[str]) -> None:
     module = mlcc.parse(TEXT)
     rng = np.random.default_rng(1)
     dims = [tuple(d.value for d in p.struct_info.dims) for p in module["main"].params]
@@ -69,7 +69,7 @@ def main(x: R.Tensor((1, {channels}, 8, 8), "float32"), w: R.Tensor((8, {channel
 
 
 @pytest.mark.parametrize("wrong", ["NCHW4", "NCHW4d", "NCHW4c2c", "NCHW0c", "NCW4c"])
-def test_mistakes(wrong: str) -> None:
+def test_wrong_layouts_are_refused(wrong: str) -> None:
     with pytest.raises(mlcc.CompileError) as found:
         mlcc.run_passes(mlcc.parse(TEXT), f'convert-layout{{layouts={{"nn.conv2d": ["{wrong}", "OIHW"]}}}}')
     assert "is no `data_layout`" in str(found.value) and "as in NCHW4c" in str(found.value)

@@ -25,7 +25,7 @@ def fenced(kind: str) -> list[object]:
 
 
 @pytest.mark.parametrize("text", fenced("mlc"))
-def test_mlc_examples(text: str) -> None:
+def test_mlc_examples_parse_and_verify(text: str) -> None:
     from mlcc.grammar.fmt.canonical import format_text
     from mlcc.verify import check
 
@@ -41,7 +41,7 @@ def test_mlc_examples(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", fenced("mls"))
-def test_mls_examples(text: str) -> None:
+def test_mls_examples_change_their_kernel(text: str) -> None:
     """Scripts run on the kernel of their page, and change it; what their trace says gives the same."""
     (kernel,) = re.findall(r"^```mlc\n(.*?)^```", (ROOT / "docs" / "schedules.md").read_text(), re.S | re.M)
     from mlcc.errors import Source
@@ -74,7 +74,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
-def test_links() -> None:
+def test_links_lead_somewhere() -> None:
     for page in PAGES:
         prose = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
         for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", prose):
@@ -104,7 +104,7 @@ def test_readme_commands_exist() -> None:
                     assert option in known, f"{page.name}: {option} in mlcc {line}"
 
 
-def test_readme_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The README's module and its Python example run together."""
     text = (ROOT / "README.md").read_text()
     module, python = re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)

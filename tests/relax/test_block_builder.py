@@ -49,7 +49,7 @@ def builder_of(params: Any, body: Callable[[Any], Any]) -> Any:
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_mlp(early: bool) -> None:
+def test_mlp_is_built_and_runs(early: bool) -> None:
     x, w = tensor("x", 2, 3), tensor("w", 3, 4)
     bb = relax.BlockBuilder()
     with bb.function("main", [x, w] if early else None):
@@ -68,7 +68,7 @@ def test_mlp(early: bool) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 5])
-def test_symbolic_shapes(size: int) -> None:
+def test_symbolic_shapes_are_passed(size: int) -> None:
     """A variable that no shape binds is passed; the results have the caller's sizes."""
     n = te.var("n", "int64")
     x = tensor("x", n + 1)
@@ -84,7 +84,7 @@ def test_symbolic_shapes(size: int) -> None:
     np.testing.assert_array_equal(run_both(mod, data, data[:-1]), data[:-1] * 3)
 
 
-def test_symbolic_parameter() -> None:
+def test_symbolic_sizes_become_parameters() -> None:
     n = te.var("n", "int64")
     x = tensor("x", n + 1)
 
@@ -99,7 +99,7 @@ def test_symbolic_parameter() -> None:
     np.testing.assert_array_equal(run_both(mod, data, 3), [3.0])
 
 
-def test_scalar_parameter() -> None:
+def test_scalars_become_parameters() -> None:
     x, s = tensor("x", 3), relax.Var("s", relax.PrimStructInfo("float32"))
 
     def scale(A: Any, factor: Any) -> Any:
@@ -196,7 +196,7 @@ def test_two_public_functions_of_one_name() -> None:
         bb.finalize()
 
 
-def test_unique_names() -> None:
+def test_names_are_made_unique() -> None:
     bb = relax.BlockBuilder()
     assert [bb.get_unique_name(n) for n in ("a", "a", "a1", "b.c", "a")] == ["a", "a1", "a11", "b_c", "a2"]
 
@@ -206,7 +206,7 @@ def test_a_function_keeps_its_name_beside_variables() -> None:
     assert list(mod) == ["main"]
 
 
-def test_normal_form() -> None:
+def test_nested_expressions_get_variables() -> None:
     """Everything nested has a variable; a function of several parts stays as deep as it is."""
     x = tensor("x", 3)
     value: Any = x
@@ -419,7 +419,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=[str(i) for i in range(len(REFUSED))])
-def test_refused(case: tuple[Callable[[], Any], type[Exception], str]) -> None:
+def test_wrong_calls_are_refused(case: tuple[Callable[[], Any], type[Exception], str]) -> None:
     run, kind, words = case
     with pytest.raises(kind) as caught:
         run()

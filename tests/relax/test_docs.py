@@ -11,7 +11,7 @@ from mlcc import relax
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text()
 
 
-def test_programs() -> None:
+def test_programs_of_the_page_run() -> None:
     programs = re.findall(r"^```python\n(.*?)^```", PAGE, re.S | re.M)
     assert len(programs) == 3
     scope: dict[str, Any] = {}
@@ -20,7 +20,7 @@ def test_programs() -> None:
         exec(program, scope)
 
 
-def test_methods() -> None:
+def test_table_lists_every_method() -> None:
     table = PAGE.partition("## The builder")[2].partition("What is wrong")[0]
     listed = {name for cell in re.findall(r"^\| (.*?) \|", table, re.M) for name in re.findall(r"`([a-z_]+)", cell)}
     public = {n for n in vars(relax.BlockBuilder) if not n.startswith("_")}

@@ -80,7 +80,7 @@ def test_visitor_sees_everything(module: Any) -> None:
     assert [o.split()[1] for o in order] == ["a", "b", "unused", "t", "d", "s", "e", "f", "g_then", "g_else", "g", "h"]
 
 
-def test_visitor_methods(module: Any) -> None:
+def test_overridden_methods_see_every_node_of_their_kind(module: Any) -> None:
     """An overridden method sees all of its kind; without super() it does not go on."""
 
     class Calls(relax.PyExprVisitor):
@@ -262,7 +262,7 @@ def test_cost_is_linear() -> None:
 # ---------------------------------------------------------------- analysis
 
 
-def test_variables(module: Any) -> None:
+def test_free_and_bound_variables_are_found(module: Any) -> None:
     func = module["main"]
     assert analysis.free_vars(func) == []
     assert [v.name for v in analysis.free_vars(func.body)] == ["x", "c"]
@@ -271,7 +271,7 @@ def test_variables(module: Any) -> None:
     assert [g.name for g in analysis.all_global_vars(func)] == ["half"]
 
 
-def test_post_order(module: Any) -> None:
+def test_post_order_visits_operands_first(module: Any) -> None:
     order: list[Any] = []
     analysis.post_order_visit(module["main"], order.append)
     assert order[-1] is module["main"]

@@ -90,7 +90,7 @@ def test_names_stand_for_the_classes_of_the_ir() -> None:
         (X < X, "R.less(x, x)"),
     ],
 )  # fmt: skip
-def test_text(node: Any, expected: str) -> None:
+def test_nodes_print_as_expected(node: Any, expected: str) -> None:
     assert text(node).strip() == expected
 
 
@@ -175,7 +175,7 @@ def test_older_and_newer_names() -> None:
         (lambda: relax.Function(["x"], X), TypeError, "a parameter is a relax.Var"),
     ],
 )
-def test_refused(make: Any, kind: type[Exception], words: str) -> None:
+def test_wrong_arguments_are_refused(make: Any, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind) as caught:
         make()
     assert words in str(caught.value)

@@ -43,7 +43,7 @@ def _size(dim: Any) -> int:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-def test_runs(program: Program) -> None:
+def test_programs_agree_interpreted_and_compiled(program: Program) -> None:
     mod = program(LIBRARY)
     check(mod)
     if program.__name__ == "packed_functions":

@@ -321,7 +321,7 @@ def test_a_package_without_a_driver_or_device(layer: Any) -> None:
     assert "finds no device" in str(caught.value) and "not installed" in str(caught.value)
 
 
-def test_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("cuda", "cuda.bindings", "pycuda", "pycuda.driver"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MachineError, match=r"E0860.*cuda-bindings is not installed"):

@@ -76,7 +76,7 @@ def test_read_only_arrays_and_results_of_their_own(functions: dict[str, Function
     np.testing.assert_array_equal(first, second)
 
 
-def test_out(functions: dict[str, Function]) -> None:
+def test_out_is_written_and_returned(functions: dict[str, Function]) -> None:
     x, w = given(3, 3)
     out = np.zeros((3, 3), np.float32)
     assert functions["main"](x, w, out=out) is out
@@ -104,7 +104,7 @@ def test_out_of_several_results(functions: dict[str, Function]) -> None:
         functions["pair"](x, out=out[:1])
 
 
-def test_addresses() -> None:
+def test_address_of_is_numpys() -> None:
     fixed = np.ones(3)
     fixed.flags.writeable = False
     for array in (np.ones((2, 3), np.float32), np.ones(7)[2:5], np.empty(0), np.array(3.0), fixed, np.ones(2, np.int8)):

@@ -263,7 +263,7 @@ def mended(data: bytearray) -> bytearray:
     return data
 
 
-def test_mutated_archives(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_mutated_archives_end_in_arrays_or_a_diagnostic(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """None ends in a bug of mlcc, in a signal, or in much memory."""
     (tmp_path / "m.mlc").write_text(KERNEL)
     assert run(["compile", str(tmp_path / "m.mlc"), "-o", str(tmp_path / "m.o")]) == 0

@@ -73,7 +73,7 @@ def test_two_libraries_are_two(artifact: mlcc.runtime.Executable) -> None:
         np.testing.assert_allclose(exe["main"](A), np.exp(A) + added, rtol=1e-6)
 
 
-def test_one_bit(good: bytes, tmp_path: Path) -> None:
+def test_any_flipped_bit_is_noticed(good: bytes, tmp_path: Path) -> None:
     """Whichever bit of the file is another: the file is refused, and nothing of it is run."""
     rng = random.Random(3)
     for _ in range(4000):

@@ -118,7 +118,7 @@ def test_cores_are_those_of_the_affinity() -> None:
         os.sched_setaffinity(0, allowed)
 
 
-def test_many_callers(exe: mlcc.runtime.Executable) -> None:
+def test_concurrent_callers_get_their_own_results(exe: mlcc.runtime.Executable) -> None:
     """Threads of the program that call at once; each gets its own results."""
     use_threads(3)
     failed: list[BaseException] = []

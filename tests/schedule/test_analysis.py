@@ -128,7 +128,7 @@ def test_kinds_of_dependencies() -> None:
 # ---------------------------------------------------------------- bindings
 
 
-def test_domains() -> None:
+def test_domains_of_loops_are_known() -> None:
     tree = tree_of(MATMUL_RELU)
     i, j, k = tree.loops_above(block(tree, "C"))
     assert list(loop_domain(tree, k)) == [k.var, j.var, i.var]
@@ -158,7 +158,7 @@ def test_domains_over_threads(scope: str, found: str) -> None:
     assert " ".join(v.name for v in loop_domain(tree, k, None, scope)) == found
 
 
-def test_trivial_bindings() -> None:
+def test_trivial_bindings_are_recognised() -> None:
     tree = one()
     assert is_trivial_binding(tree, block(tree, "X"))
     tree = one("spatial(16, j)", "spatial(16, i)")
@@ -180,7 +180,7 @@ def test_trivial_bindings() -> None:
         ("spatial(256, i * j)", "spatial(1, 0)", False),
     ],
 )
-def test_affine_bindings(vi: str, vj: str, affine: bool) -> None:
+def test_affine_bindings_are_recognised(vi: str, vj: str, affine: bool) -> None:
     tree = one(vi, vj)
     found = block(tree, "X")
     assert is_affine_binding(tree, tree.realize(found)) is affine

@@ -52,7 +52,7 @@ DOMAIN = {X: span(0, 8), Y: span(0, 4)}
         (c.as_expr(5), 2, ("5", "6")),
     ],
 )
-def test_lower_bounds(low: tir.Expr, extent: int, found: tuple[str, str] | None) -> None:
+def test_lower_bounds_of_regions_are_exact(low: tir.Expr, extent: int, found: tuple[str, str] | None) -> None:
     assert ends(lower_bound([span(low, extent)], DOMAIN)) == (None if found is None else [found])
 
 
@@ -73,7 +73,7 @@ def interval(low: int, high: int) -> Interval:
     return Interval(c.as_expr(low), c.as_expr(high))
 
 
-def test_unions() -> None:
+def test_unions_of_regions_are_exact() -> None:
     near, far = [interval(0, 3)], [interval(4, 7)]
     assert ends(union_lower_bound([near, far])) == [("0", "7")]
     assert ends(union_lower_bound([far, near])) == [("0", "7")]
@@ -118,7 +118,7 @@ def random_index(rng: random.Random, depth: int = 2) -> tir.Expr:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_bounds_hold(seed: int) -> None:
+def test_bounds_hold_for_random_indices(seed: int) -> None:
     rng = random.Random(seed)
     low, extent = random_index(rng), rng.choice([1, 1, 2, 4])
     where = rng.choice([c.const(True), c.less(random_index(rng, 1), rng.randrange(1, 9))])

@@ -86,7 +86,7 @@ def test_at_every_loop_of_a_tiled_matmul(at: int, keep: bool) -> None:
     assert_same_results(mlcc.parse(MATMUL), sch.mod)
 
 
-def test_unit_axes() -> None:
+def test_blockizing_all_loops_leaves_unit_axes() -> None:
     sch = schedule(CHAIN)
     sch.blockize(sch.get_loops("C")[0])
     assert [tir.const_int(a.dom.extent) for a in sch.get(sch.get_block("C_o")).iter_vars] == [1, 1]
@@ -296,7 +296,7 @@ def main(A: T.Buffer((6, 5), "float32"), B: T.Buffer((5, 4), "float32"), C: T.Bu
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_random_loops(seed: int) -> None:
+def test_random_loops_keep_results(seed: int) -> None:
     """However the loops are split, fused and ordered: what is not refused computes the same."""
     rng = random.Random(seed)
     sch = schedule(SMALL)

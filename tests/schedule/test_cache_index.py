@@ -95,7 +95,7 @@ def test_nothing_to_compute_changes_nothing() -> None:
     assert mlcc.structural_equal(sch.mod, mlcc.parse(MATMUL))
 
 
-def test_refusals() -> None:
+def test_illegal_uses_are_refused() -> None:
     sch = schedule(RESIZE)
     with refused("E0641"):
         sch.cache_index("B", "away")

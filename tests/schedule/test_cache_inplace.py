@@ -72,14 +72,14 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
         schedule(text).cache_inplace("sum", 0, "local")
 
 
-def test_pointers_follow() -> None:
+def test_pointers_refer_to_the_copy() -> None:
     sch = schedule(CALL)
     sch.cache_inplace("call", 0, "local")
     text = sch.mod.script()
     assert 'T.call_extern("int32", "f", A_local.data)' in text and "A[v0] = A_local[v0]" in text
 
 
-def test_refusals() -> None:
+def test_illegal_uses_are_refused() -> None:
     sch = schedule(UPDATE)
     with refused("E0644", r"block `update` reads `A` and does not write it.*sch\.cache_read"):
         sch.cache_inplace("update", "A", "local")

@@ -156,7 +156,7 @@ def test_predicates_inside_narrow_the_cache_for_one_reader_only() -> None:
     assert_same_results(mlcc.parse(other), sch.mod)
 
 
-def test_pointers_follow() -> None:
+def test_pointers_refer_to_the_copy() -> None:
     text = """
 @T.prim_func
 def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
@@ -171,7 +171,7 @@ def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
     assert "A_shared.data, B.data" in sch.mod.script()
 
 
-def test_refusals() -> None:
+def test_illegal_uses_are_refused() -> None:
     sch = schedule(CHAIN)
     with refused("E0614", "`C` reads 1 buffer: there is no read buffer 1.*reads 0: `B`"):
         sch.cache_read("C", 1, "shared")

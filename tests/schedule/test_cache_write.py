@@ -84,7 +84,7 @@ def main(A: T.Buffer((16,), "float32"), B: T.Buffer((32,), "float32")):
     assert_same_results(mlcc.parse(text), sch.mod)
 
 
-def test_refusals() -> None:
+def test_illegal_uses_are_refused() -> None:
     sch = schedule(CHAIN)
     with refused("E0614", "there is no write buffer 1.*writes 0: `C`"):
         sch.cache_write("C", 1, "local")

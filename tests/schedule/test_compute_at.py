@@ -185,7 +185,7 @@ def test_threads_fill_shared_memory_together() -> None:
                 sch.bind(filled, "threadIdx.x")
 
 
-def test_symbolic_extents() -> None:
+def test_symbolic_extents_keep_results() -> None:
     sch = schedule(DYNAMIC)
     sch.split(sch.get_loops("C")[0], [None, 4])
     sch.compute_at("B", sch.get_loops("C")[0])
@@ -224,7 +224,7 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer
 
 
 @pytest.mark.parametrize(("index", "order"), [(-1, "BXC"), (-2, "XBC"), (0, "XBC"), (1, "BXC")])
-def test_positions(index: int, order: str) -> None:
+def test_index_chooses_the_position(index: int, order: str) -> None:
     sch = schedule(BESIDE)
     sch.compute_at("X", sch.get_loops("C")[0], index=index)
     assert [r.block.name for r in sch.state.tree("main").realizes] == ["root", *order]
@@ -232,13 +232,13 @@ def test_positions(index: int, order: str) -> None:
 
 
 @pytest.mark.parametrize("index", [2, 3, -3])
-def test_positions_that_are_illegal(index: int) -> None:
+def test_illegal_positions_are_refused(index: int) -> None:
     sch = schedule(BESIDE)
     with refused("E0650", rf"index={index} is not .*legal are index=0 or 1"):
         sch.compute_at("X", sch.get_loops("C")[0], index=index)
 
 
-def test_places_that_are_no_loops() -> None:
+def test_places_other_than_loops_are_refused() -> None:
     sch = schedule(PAIR)
     before = sch.mod["main"]
     sch.compute_at("B", sch.state.new_loop("", ROOT))
@@ -312,7 +312,9 @@ def test_a_refusal_offers_loops_that_are_legal() -> None:
         (BLUR, "reverse_compute_at", "C", ("B", 0), "E0651", "cannot be told from .* of `B`: index vi to vi \\+ 2"),
     ],
 )  # fmt: skip
-def test_refused(text: str, primitive: str, block: str, loop: tuple[str, int], code: str, words: str) -> None:
+def test_illegal_uses_are_refused(
+    text: str, primitive: str, block: str, loop: tuple[str, int], code: str, words: str
+) -> None:
     sch = schedule(text)
     before = sch.mod
     with refused(code, words):

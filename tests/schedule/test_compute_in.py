@@ -58,7 +58,7 @@ BODIES = {
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("body", BODIES)
-def test_rounds_once(body: str, dtype: str) -> None:
+def test_results_are_rounded_once(body: str, dtype: str) -> None:
     sch = schedule(BLOCK.format(dtype=dtype, out=dtype, body=body.format(dtype=dtype)))
     before = computed(sch.mod, dtype, dtype)
     sch.unsafe_compute_in("C", "float32")
@@ -109,7 +109,7 @@ def main(A: T.Buffer((64,), "float16"), B: T.Buffer((64,), "float16"), C: T.Buff
     assert out[0] == np.float16(total)
 
 
-def test_refused() -> None:
+def test_illegal_uses_are_refused() -> None:
     sch = schedule(BLOCK.format(dtype="float16", out="int32", body='C[vi] = T.Cast("int32", A[vi] * B[vi])'))
     with refused("E0691", "makes int32 of float16"):
         sch.unsafe_compute_in("C", "float32")

@@ -59,7 +59,7 @@ def test_either_operand_of_any_signs(a: str, b: str, out: str, operand: int) -> 
 
 
 @pytest.mark.parametrize("operand", ["X", "W"])
-def test_windows(operand: str) -> None:
+def test_flipped_windows_keep_results(operand: str) -> None:
     sch = schedule(CONV)
     sch.flip_sign("Y", operand)
     x, w = extremes((1, 9, 2), "int8", 3), extremes((3, 2, 4), "int8", 4)
@@ -96,7 +96,7 @@ def test_what_is_no_sum_of_products_of_bytes() -> None:
         ("float16", "float32"), ("bfloat16", "float64"),
     ],
 )  # fmt: skip
-def test_wider_copies(old: str, new: str) -> None:
+def test_widened_copies_keep_results(old: str, new: str) -> None:
     text = PRODUCT.format(a=old, b=old, out="float64" if "float" in old else "int64")
     sch = schedule(text)
     sch.widen(sch.cache_read("C", 0, "global"), 0, new)

@@ -165,7 +165,7 @@ def cache_for_one_fused_iteration(sch: mlcc.Schedule) -> None:
         (elementwise(4, 4), cache_for_one_fused_iteration),
     ],
 )  # fmt: skip
-def test_results_stay(text: str, steps: Callable[[mlcc.Schedule], None]) -> None:
+def test_results_do_not_change(text: str, steps: Callable[[mlcc.Schedule], None]) -> None:
     sch = schedule(text)
     steps(sch)
     check(sch.mod)

@@ -10,7 +10,7 @@ from tests.schedule.nests import BRANCHES, FROM_2, TRIANGLE, elementwise, row_su
 from tests.schedule.tools import MATMUL, assert_same_results, refused, schedule
 
 
-def test_two_loops() -> None:
+def test_two_loops_become_one() -> None:
     sch = schedule(elementwise(10, 7, 3))
     i, j, _ = sch.get_loops("B")
     fused = sch.fuse(i, j)
@@ -29,7 +29,7 @@ def main(A: T.Buffer((10, 7, 3), "float32"), B: T.Buffer((10, 7, 3), "float32"))
 
 
 @pytest.mark.parametrize("extents", [(1, 5, 1), (7, 1, 2), (0, 3, 2), (2, 3, 5)])
-def test_results_stay(extents: tuple[int, ...]) -> None:
+def test_results_do_not_change(extents: tuple[int, ...]) -> None:
     text = elementwise(*extents)
     for first, last in ((0, 1), (0, 2), (0, 3), (1, 3)):
         sch = schedule(text)
@@ -91,7 +91,7 @@ def test_loops_of_two_functions() -> None:
 
 @pytest.mark.parametrize("value", ["A[vi, vj]", "B[vi, vj]", "A[vi, vj] + B[vi, vj]"])
 @pytest.mark.parametrize("depth", [0, 1])
-def test_merge(value: str, depth: int) -> None:
+def test_merged_loops_keep_results(value: str, depth: int) -> None:
     text = two_nests(value)
     sch = schedule(text)
     merged = sch.merge(sch.get_loops("B")[depth], sch.get_loops("C")[depth])

@@ -118,7 +118,7 @@ def test_clipping_only_when_asked_for() -> None:
         (text("C[vi, vj]").replace("C[vi, vj] + A[vi, vk] * B[vk, vj]", "T.max(C[vi, vj], A[vi, vk])"), "E0669", ""),
     ],
 )  # fmt: skip
-def test_refused(source: str, code: str, words: str) -> None:
+def test_illegal_uses_are_refused(source: str, code: str, words: str) -> None:
     sch = schedule(source)
     before = sch.mod
     with refused(code, words):

@@ -178,7 +178,7 @@ VIEW = PIPE.replace(
         (VIEW, "C", "E0645", "uses `V`, which is a view of `B`"),
     ],
 )
-def test_refused(text: str, block: str, code: str, words: str) -> None:
+def test_compute_inline_refuses_illegal_uses(text: str, block: str, code: str, words: str) -> None:
     sch = schedule(text)
     before = sch.mod
     with refused(code, words):
@@ -213,7 +213,7 @@ def test_into_the_producer() -> None:
     assert_same_results(mlcc.parse(PIPE), sch.mod)
 
 
-def test_transposed_consumer() -> None:
+def test_transposed_consumers_are_inlined() -> None:
     text = PIPE.replace("C[15 - vi, vj] + C[vi, vj]", "C[15 - vi, vj]")
     sch = schedule(text)
     sch.reverse_compute_inline("D")
@@ -260,7 +260,7 @@ def test_the_predicate_of_the_producer_stays() -> None:
         (MATMUL, "C", "E0645", "has an init"),
     ],
 )
-def test_reverse_refused(text: str, block: str, code: str, words: str) -> None:
+def test_reverse_compute_inline_refuses_illegal_uses(text: str, block: str, code: str, words: str) -> None:
     sch = schedule(text)
     before = sch.mod
     with refused(code, words):

@@ -41,7 +41,7 @@ def test_an_intermediate_buffer(index_map: Callable[..., Any], new: list[int], b
 @pytest.mark.parametrize("pad", [0.0, 2, lambda *i: 1.5])
 @pytest.mark.parametrize("index_map", [lambda i, j: (i // 5, j, i % 5), lambda i, j: (j // 8, i, j % 8)])
 @pytest.mark.parametrize("split", [False, True])
-def test_padding(pad: Any, index_map: Callable[..., Any], split: bool) -> None:
+def test_padding_needs_a_value(pad: Any, index_map: Callable[..., Any], split: bool) -> None:
     sch = schedule(CHAIN)
     if split:
         sch.split(sch.get_loops("B")[0], [None, 4])
@@ -54,7 +54,7 @@ def test_padding(pad: Any, index_map: Callable[..., Any], split: bool) -> None:
     mlcc.build(sch.mod)
 
 
-def test_a_parameter() -> None:
+def test_parameters_change_their_layout() -> None:
     sch = schedule(CHAIN)
     sch.transform_layout("B", ("read", 0), lambda i, j: (j // 5, i, j % 5), pad_value=1.0)
     assert [n.value for n in sch.mod["main"].buffers[0].shape] == [3, 16, 5]
@@ -85,7 +85,7 @@ def test_maps_that_do_not_go(index_map: Any, code: str) -> None:
         schedule(CHAIN).transform_layout("B", ("write", 0), index_map)
 
 
-def test_axis_separators() -> None:
+def test_axis_separators_are_stored() -> None:
     sch = schedule(CHAIN)
     sch.set_axis_separator("B", ("write", 0), [1])
     assert sch.get(sch.get_block("root")).alloc_buffers[0].axis_separators == (1,)

@@ -10,7 +10,7 @@ from tests.schedule.tools import MATMUL, assert_same_results, refused, schedule
 
 
 @pytest.mark.parametrize("name, kind", [("parallel", "parallel"), ("vectorize", "vectorized"), ("unroll", "unroll")])
-def test_kinds(name: str, kind: str) -> None:
+def test_loops_get_their_kind(name: str, kind: str) -> None:
     text = elementwise(4, 8)
     for n in (0, 1):
         sch = schedule(text)
@@ -33,7 +33,7 @@ def test_a_reduce_loop_runs_in_order(name: str, verb: str) -> None:
         getattr(sch, name)(sch.fuse(*sch.get_loops("B")))
 
 
-def test_bind() -> None:
+def test_bind_gives_loops_to_threads() -> None:
     sch = schedule(MATMUL)
     i, j, k = sch.get_loops("C")
     sch.bind(i, "blockIdx.x")

@@ -9,7 +9,7 @@ from tests.schedule.nests import FROM_2, SYMBOLIC, elementwise, row_sums
 from tests.schedule.tools import assert_same_results, refused, schedule
 
 
-def test_the_parts() -> None:
+def test_parts_have_their_own_loops() -> None:
     sch = schedule(elementwise(8, 4))
     loops = sch.loop_partition(sch.get_loops("B")[0], factors=[2, None, 3])
     assert [sch.get(x).var.name for x in loops] == ["i0", "i1", "i2"]
@@ -59,7 +59,7 @@ def main(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8, 4), "float32")):
 
 @pytest.mark.parametrize("factors", [[1], [3, 3], [None, 1], [1, None, 1], [6]])
 @pytest.mark.parametrize("text", [elementwise(7, 4), row_sums(7, 4), FROM_2.replace("(2, 8)", "(1, 8)")])
-def test_results_stay(text: str, factors: list[int | None]) -> None:
+def test_results_do_not_change(text: str, factors: list[int | None]) -> None:
     sch = schedule(text)
     sch.loop_partition(sch.get_loops("B")[0], factors=factors)
     assert_same_results(mlcc.parse(text), sch.mod)

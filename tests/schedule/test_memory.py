@@ -26,7 +26,7 @@ def main(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
 """
 
 
-def test_set_scope() -> None:
+def test_set_scope_changes_the_buffer() -> None:
     sch = schedule(CHAIN)
     block = sch.get_block("B")
     sch.set_scope(block, 0, "shared")
@@ -59,7 +59,7 @@ def test_buffers_that_are_not_allocated_here() -> None:
         schedule(CHAIN).set_scope("B", 0, "nonsense")
 
 
-def test_storage_align() -> None:
+def test_storage_align_annotates_the_block() -> None:
     sch = schedule(CHAIN)
     block = sch.get_block("B")
     sch.storage_align(block, 0, -2, 32, 8)
@@ -96,7 +96,7 @@ def test_unsafe_set_dtype_of_a_viewed_buffer() -> None:
 # ---------------------------------------------------------------- what blocks say of their accesses
 
 
-def test_hide() -> None:
+def test_hidden_accesses_are_removed() -> None:
     sch = schedule(CHAIN)
     block = sch.get_block("D")
     sch.unsafe_hide_buffer_access(block, "read", [0])

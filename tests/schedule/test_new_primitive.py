@@ -26,7 +26,7 @@ def main(A: T.Buffer((5, 3), "float32"), B: T.Buffer((5,), "float32")):
 """
 
 
-def test_the_page() -> None:
+def test_examples_of_the_page_run() -> None:
     assert not hasattr(mlcc.Schedule(mlcc.parse(SUM)), "reverse")
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.S | re.M)
     try:

@@ -35,7 +35,7 @@ def test_write_what_one_iteration_writes() -> None:
     assert_same_results(mlcc.parse(MATMUL), sch.mod)
 
 
-def test_tiles() -> None:
+def test_tiles_are_copied_by_one_block() -> None:
     sch = schedule(MATMUL)
     i, j, k = sch.get_loops("C")
     i0, i1 = sch.split(i, factors=[None, 8])
@@ -57,7 +57,7 @@ def test_between_writer_and_reader() -> None:
     assert_same_results(mlcc.parse(UNDER_ONE_LOOP), sch.mod)
 
 
-def test_refusals() -> None:
+def test_illegal_uses_are_refused() -> None:
     sch = schedule(CHAIN)
     loop = sch.get_loops("B")[0]
     with refused("E0644", "nothing in the loop `i` reads `C`"):

@@ -44,7 +44,7 @@ def single(start: str, update: str) -> tir.Block:
         ('T.min_value("float32")', "T.max(C[vi], A[vi, vk])", "A[vi, vk]"),
     ],
 )
-def test_single_outputs(start: str, update: str, rhs: str) -> None:
+def test_reductions_of_one_output_are_taken_apart(start: str, update: str, rhs: str) -> None:
     block = single(start, update)
     parts = reduction_parts(block)
     assert [str(r) for r in parts.rhs] == [rhs]
@@ -73,14 +73,14 @@ def check_pair(parts: ReductionParts) -> None:
     assert [str(v) for v in parts.init_values][0] == "-1"
 
 
-def test_argmax() -> None:
+def test_argmax_is_taken_apart() -> None:
     check_pair(reduction_parts(pair(*MOST)))
     wins = "C[vi] > A[vi, vk]"
     tie = f"{wins} or (C[vi] == A[vi, vk] and P[vi] < K[vi, vk])"
     check_pair(reduction_parts(pair(f"T.Select({tie}, P[vi], K[vi, vk])", f"T.Select({wins}, C[vi], A[vi, vk])")))
 
 
-def test_argmin() -> None:
+def test_argmin_is_taken_apart() -> None:
     least = [side.replace(">=", "<=") for side in MOST]
     check_pair(reduction_parts(pair(*least, start="T.float32(3.4028234663852886e+38)")))
 
@@ -101,7 +101,7 @@ def test_outputs_follow_the_order_of_the_bound_values() -> None:
         (pair(*MOST, place="0"), "argmax .* not neutral"),
     ],
 )
-def test_unknown_combiners(block: tir.Block, words: str) -> None:
+def test_unknown_combiners_are_refused(block: tir.Block, words: str) -> None:
     with pytest.raises(Refusal, match=words) as caught:
         reduction_parts(block)
     assert caught.value.code == "E0669" and caught.value.at == (block,) and caught.value.help
@@ -125,7 +125,7 @@ def test_unknown_combiners(block: tir.Block, words: str) -> None:
          "w: T.float32 = D[vi] + A[vi, vk]\nC[vi] = v\nD[vi] = w", "`C` and `D` have different shapes"),
     ],
 )  # fmt: skip
-def test_other_forms(body: str, words: str) -> None:
+def test_other_forms_are_refused(body: str, words: str) -> None:
     block = block_of(body)
     with pytest.raises(Refusal, match=words) as caught:
         reduction_parts(block)

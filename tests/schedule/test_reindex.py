@@ -63,7 +63,7 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
     assert_same_results(mlcc.parse(text), sch.mod)
 
 
-def test_which_buffer() -> None:
+def test_wrong_buffers_are_refused() -> None:
     sch = schedule(MATMUL)
     with refused("E0614", r"may be a buffer that block `C` reads or writes.*reads 0: `A`, 1: `B` and writes 0: `C`"):
         sch.reindex("C", 0)
@@ -73,7 +73,7 @@ def test_which_buffer() -> None:
         sch.reindex("C", ("read", 2))
 
 
-def test_refusals() -> None:
+def test_illegal_uses_are_refused() -> None:
     two = MATMUL.replace("A[vi, vk] *", "A[vi, vk] * A[vi, 0] *")
     with refused("E0643", r"at different indices: `A\[vi, vk\]` and `A\[vi, 0\]`"):
         schedule(two).reindex("C", ("read", 0))

@@ -8,7 +8,7 @@ from tests.schedule.test_cache_read import BLOCKS_IN_BLOCKS, reads, shape
 from tests.schedule.tools import CHAIN, MATMUL, assert_same_results, refused, schedule
 
 
-def test_read_transposed() -> None:
+def test_transposed_reads_are_cached() -> None:
     sch = schedule(MATMUL)
     copy = sch.reindex_cache_read("C", 0, "shared", lambda i, j, k: (k, i))
     made = sch.get(copy)
@@ -27,7 +27,7 @@ def test_read_tiled_and_by_name() -> None:
     assert_same_results(mlcc.parse(MATMUL), sch.mod)
 
 
-def test_with_gaps() -> None:
+def test_caches_may_have_gaps() -> None:
     sch = schedule(MATMUL)
     copy = sch.reindex_cache_write("C", 0, "local", lambda i, j, k: (j * 2, i * 3))
     assert shape(sch.get(copy).reads[0].buffer) == [32, 96]
@@ -55,7 +55,7 @@ def main(A: T.Buffer((13, 13), "float32"), B: T.Buffer((13, 13), "float32")):
     assert_same_results(mlcc.parse(text), sch.mod)
 
 
-def test_write() -> None:
+def test_writes_are_cached() -> None:
     sch = schedule(MATMUL)
     copy = sch.reindex_cache_write("C", 0, "local", lambda i, j, k: (j, i // 8, i % 8))
     made = sch.get(copy)
@@ -99,7 +99,7 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
         schedule(text).reindex_cache_read("B", 0, "local", lambda i: (i,))
 
 
-def test_refusals() -> None:
+def test_illegal_uses_are_refused() -> None:
     sch = schedule(MATMUL)
     with refused("E0653", r"uses the axis `vj`, and `A\[vi, vk\]` does not depend on it.*must use `vi`, `vk`"):
         sch.reindex_cache_read("C", 0, "shared", lambda i, j, k: (i, j, k))

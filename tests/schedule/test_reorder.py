@@ -78,7 +78,7 @@ def test_a_tile_with_a_predicate() -> None:
     assert_same_results(mlcc.parse(text), sch.mod)
 
 
-def test_chains() -> None:
+def test_loops_must_form_a_chain() -> None:
     sch = schedule(MATMUL)
     i, j, _ = sch.get_loops("C")
     with refused("E0624", "loop `i` is given twice"):

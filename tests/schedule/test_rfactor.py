@@ -56,14 +56,14 @@ def test_a_guard_of_spatial_loops_stays(factor: int) -> None:
 
 
 @pytest.mark.parametrize("at", [1, 2])
-def test_argmax(at: int) -> None:
+def test_argmax_is_factored(at: int) -> None:
     sch = schedule(ARGMAX)
     sch.split(sch.get_loops("arg")[1], [None, 8])
     sch.rfactor(sch.get_loops("arg")[at], 1)
     assert_same_results(mlcc.parse(ARGMAX), sch.mod)
 
 
-def test_refusals() -> None:
+def test_illegal_uses_are_refused() -> None:
     sch = schedule(MATMUL)
     i, j, k = sch.get_loops("C")
     with refused("E0665", "legal are -3 to 2"):

@@ -31,7 +31,7 @@ def main(A: T.Buffer((14, 14), "float32"), C: T.Buffer((8, 8), "float32")):
 """
 
 
-def test_two_pools() -> None:
+def test_two_pools_keep_results() -> None:
     sch = mlcc.Schedule(mlcc.parse(POOLS))
     sch.rolling_buffer("B", 0)
     assert_same_results(mlcc.parse(POOLS), sch.mod)
@@ -49,7 +49,7 @@ def test_two_pools() -> None:
         (("i0 * 4 + ax0", "ax0"), "E0682", "no loop moves"),
     ],
 )
-def test_refusals(change: tuple[str, str], code: str, words: str) -> None:
+def test_illegal_uses_are_refused(change: tuple[str, str], code: str, words: str) -> None:
     text = POOLS.replace(*change)
     if code == "E0682" and "no loop" in words:
         text = text.replace("i1 * 4 + ax1", "ax1")

@@ -15,7 +15,7 @@ from tests.schedule.tools import MATMUL, refused, schedule
 
 
 @given(st.integers(1, 2**31 - 1))
-def test_prime_factors(number: int) -> None:
+def test_prime_factors_multiply_to_the_number(number: int) -> None:
     assert math.prod(p**n for p, n in _factorize(number)) == number
 
 
@@ -51,7 +51,7 @@ def test_a_rare_partition_is_found_at_once() -> None:
     assert [sch.get(v) for v in made] == [1] * 9 + [2**20]
 
 
-def test_partitioned_tiles() -> None:
+def test_partitioned_tiles_are_legal() -> None:
     for seed in range(1, 20):
         sch = schedule(MATMUL, seed)
         made = [sch.get(v) for v in sch.sample_partitioned_tile(sch.get_loops("C")[0], 4, 2, 8)]
@@ -69,7 +69,7 @@ def test_decisions_that_do_not_tile(decision: list[int], words: str) -> None:
         sch.sample_perfect_tile(sch.get_loops("C")[0], n=2, decision=decision)
 
 
-def test_categorical() -> None:
+def test_categories_follow_their_probabilities() -> None:
     seen = [0, 0, 0]
     sch = schedule(MATMUL)
     for _ in range(600):

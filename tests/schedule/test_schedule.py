@@ -89,7 +89,7 @@ def test_producers_and_consumers() -> None:
     assert names(sch.get_child_blocks(sch.get_block("root"))) == ["B", "C", "D"]
 
 
-def test_several_functions() -> None:
+def test_blocks_are_looked_up_in_one_function() -> None:
     text = "".join(MATMUL.replace("def main", f"def {name}") for name in ("f", "g"))
     sch = mlcc.Schedule(mlcc.parse(text))
     with refused("E0616", "f, g"):

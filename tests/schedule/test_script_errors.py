@@ -81,7 +81,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "code", "line", "column", "marked", "words"), CASES, ids=[c[0][:30] for c in CASES])
-def test_errors(text: str, code: str | None, line: int, column: int, marked: str | None, words: str) -> None:
+def test_errors_are_reported_at_their_place(
+    text: str, code: str | None, line: int, column: int, marked: str | None, words: str
+) -> None:
     found = refused(text)
     at = place(found)
     assert code is None or found.code == code, found
@@ -128,7 +130,7 @@ BOUNDS = [
 
 
 @pytest.mark.parametrize("text", BOUNDS)
-def test_bounds(text: str) -> None:
+def test_endless_scripts_are_stopped(text: str) -> None:
     began = time.process_time()
     assert refused(text).code == "E0602"
     assert time.process_time() - began < 10

@@ -244,7 +244,7 @@ def test_the_last_function_is_the_entry() -> None:
 @pytest.mark.parametrize(
     "text", ["", "# nothing\n", "\n\n", '"""doc"""\n', "import tvm\nfrom tvm import tir\n", "pass"]
 )
-def test_empty_scripts(text: str) -> None:
+def test_empty_scripts_do_nothing(text: str) -> None:
     assert run(text).steps.calls == []
 
 
@@ -270,7 +270,7 @@ def test_arguments_are_copies() -> None:
     assert [(a, k) for _, a, k in made.steps.calls] == [([[1]], {}), ([[1, 2]], {"key": {"a": [1, 2]}})]
 
 
-def test_star_arguments() -> None:
+def test_star_arguments_are_unpacked() -> None:
     made = run("l = [1, 2]\nsch.note(*l, 3, *(4,))\nsch.note(range(3))")
     assert [a for _, a, _ in made.steps.calls] == [[1, 2, 3, 4], [[0, 1, 2]]]
 
@@ -299,7 +299,7 @@ def test_sampled_values_stay_symbolic() -> None:
         ("rotate", "j|i"),
     ],
 )
-def test_index_maps(text: str, want: str | None) -> None:
+def test_functions_become_index_maps(text: str, want: str | None) -> None:
     made = run(f"n = 8\ndef rotate(i, j):\n    return j, i\nsch.note({text})")
     (given,) = made.steps.calls[-1][1]
     variables = (tir.Var("i", tir.DType.of("int32")), tir.Var("j", tir.DType.of("int32")))

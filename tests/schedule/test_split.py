@@ -39,14 +39,14 @@ def test_predicates_are_combined() -> None:
 
 
 @pytest.mark.parametrize("preserve", [True, False])
-def test_unit_loops(preserve: bool) -> None:
+def test_unit_loops_are_kept_on_demand(preserve: bool) -> None:
     sch = schedule(elementwise(4, 4))
     sch.split(sch.get_loops("B")[0], factors=[1, None], preserve_unit_iters=preserve)
     assert ("i_0 * 4 + i_1" in sch.mod.script()) == preserve
 
 
 @pytest.mark.parametrize("extent", [0, 1, 2, 7, 12, 13])
-def test_results_stay(extent: int) -> None:
+def test_results_do_not_change(extent: int) -> None:
     text = elementwise(extent, 3)
     for factors in itertools.chain([[None, 4], [4, None], [2, None, 3], [None], [16], [4, 4]]):
         sch = schedule(text)
@@ -55,7 +55,7 @@ def test_results_stay(extent: int) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_reductions_stay(axis: int) -> None:
+def test_split_reductions_keep_results(axis: int) -> None:
     text = row_sums(5, 7)
     sch = schedule(text)
     sch.split(sch.get_loops("B")[axis], factors=[None, 3])
@@ -100,7 +100,7 @@ def test_factors_that_do_not_fit() -> None:
         sch.split(sch.get_loops("B")[0], factors=[8, 8])
 
 
-def test_disable_predication() -> None:
+def test_disable_predication_adds_no_condition() -> None:
     sch = schedule(SYMBOLIC)
     sch.split(sch.get_loops("B")[0], factors=[None, 4], disable_predication=True)
     assert "T.where" not in sch.mod.script()
@@ -124,7 +124,7 @@ def test_loops_that_cannot_be_split() -> None:
         sch.split(sch.get_loops("B")[0], factors=[None, 2])
 
 
-def test_handles() -> None:
+def test_handles_of_split_loops_are_replaced() -> None:
     sch = schedule(MATMUL)
     block = sch.get_block("C")
     i, j, k = sch.get_loops(block)

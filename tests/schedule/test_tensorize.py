@@ -133,7 +133,7 @@ def test_factors_in_the_other_order() -> None:
     compiled(sch)
 
 
-def test_leading_dimensions() -> None:
+def test_leading_dimensions_of_one_are_allowed() -> None:
     text = MATMUL.replace("(32, 24)", "(3, 32, 24)").replace("A[vi", "A[1, vi")
     sch = tiled(text)
     sch.tensorize("C_o_update", "mma")

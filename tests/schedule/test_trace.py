@@ -52,7 +52,7 @@ def test_values_of_annotations(value: object) -> None:
         lambda s: s.transform_block_layout("C", lambda i, j, k: (i * 16 + j, k)),
     ],
 )
-def test_arguments(step: Callable[[mlcc.Schedule], Any]) -> None:
+def test_arguments_survive_the_text(step: Callable[[mlcc.Schedule], Any]) -> None:
     sch = schedule(MATMUL)
     step(sch)
     assert_replays(sch)

@@ -90,7 +90,7 @@ def stored(values: list[int | float], target: str) -> np.ndarray:
 @pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("kind", [ForKind.SERIAL, ForKind.VECTORIZED], ids=lambda k: k.value)
 @pytest.mark.parametrize("source", ALL)
-def test_casts(source: str, kind: ForKind, cpu: str) -> None:
+def test_casts_match_their_reference(source: str, kind: ForKind, cpu: str) -> None:
     if cpu == "x86-64-v4" and "avx512f" not in _host_features():
         pytest.skip("this machine has no AVX-512")
     data = samples(source)
@@ -197,7 +197,7 @@ def test_eight_bit_floats(dtype: str) -> None:
             assert abs(table[b] - x) == np.abs(finite - x).min()
 
 
-def test_reinterpret() -> None:
+def test_reinterpret_keeps_the_bits() -> None:
     data = np.array([0.0, -0.0, 1.0, math.inf, 1e-45], "float32")
     outs = [np.zeros(5, "int32"), np.zeros(5, "float32")]
     native = Native(
@@ -211,7 +211,7 @@ def test_reinterpret() -> None:
     np.testing.assert_array_equal(outs[1].view("int32"), data.view("int32"))
 
 
-def test_reinterpret_float16() -> None:
+def test_reinterpret_keeps_the_bits_of_float16() -> None:
     data = np.arange(0, 65536, 257, dtype="uint16")
     out, back = np.zeros(len(data), "float16"), np.zeros(len(data), "uint16")
     native = Native(elementwise(len(data), ["uint16"], [("float16", call("reinterpret", "float16"))]))

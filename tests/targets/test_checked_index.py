@@ -135,17 +135,17 @@ def test_on_a_gpu(loop: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("body", ["serial", "parallel", "vectors"])
-def test_of_nothing(body: str) -> None:
+def test_empty_dimensions_have_no_index(body: str) -> None:
     check(runs(text(BODIES[body], "int32", 0, True), ("llvm",)), "int32", 0, True, [])
 
 
-def test_of_nothing_on_a_gpu() -> None:
+def test_empty_dimensions_have_no_index_on_a_gpu() -> None:
     made = runs(text(ON_GPU.replace("{loop}", "range"), "int32", 0, True), ("cuda{arch=sm_80}",))
     check(made, "int32", 0, True, [])
 
 
 @pytest.mark.parametrize("language", ["cuda-c", "metal"])
-def test_in_sources(language: str) -> None:
+def test_sources_check_the_index(language: str) -> None:
     module = mlcc.parse(text(ON_GPU.replace("{loop}", "range"), "int32", 10, True))
     source: Any = mlcc.build(module, target="cuda{arch=sm_80}", pipeline="").emit(language)
     assert "checked_from_end(" in source.decode() and "const int* error" not in source.decode()

@@ -80,7 +80,7 @@ def complaint(library: ctypes.CDLL, arguments: Arguments) -> str:
     return "" if code == 0 else f"{kind.name} {library.m_main_error(code).decode()}"
 
 
-def test_good_arguments(library: ctypes.CDLL) -> None:
+def test_good_arguments_are_accepted(library: ctypes.CDLL) -> None:
     given = Arguments()
     assert complaint(library, given) == ""
     assert np.all(given.arrays["out"] == 2)

@@ -45,7 +45,7 @@ def _run(func: tir.PrimFunc, args: list[object]) -> bool:
 
 
 @pytest.mark.parametrize("batch", range(12))
-def test_generated_functions(batch: int, all_cases: bool) -> None:
+def test_native_code_matches_the_interpreter(batch: int, all_cases: bool) -> None:
     for seed in range(batch * 150, batch * 150 + (150 if all_cases else SHARE)):
         check(prim_func(seed), seed, EmitOptions(contract=False), Machine(), 1)
 

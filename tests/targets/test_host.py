@@ -49,7 +49,7 @@ CHAIN = module(
 )
 
 
-def test_symbolic_shapes() -> None:
+def test_symbolic_shapes_match_numpy() -> None:
     exe = executable(CHAIN)
     for shape in ((3, 4), (1, 1), (0, 5), (7, 0), (13, 17)):
         x = array(*shape)
@@ -558,7 +558,7 @@ def test_large_extents_do_not_wrap() -> None:
         assert "too large" in refused(exe["main"], shape)
 
 
-def test_long_graphs() -> None:
+def test_long_graphs_match_numpy() -> None:
     """Beyond some hundred steps the host function is not optimised; it computes the same."""
     body = "".join(
         f"        a{i} = R.call_tir(cls.add_one, (a{i - 1},), out_sinfo=R.Tensor((n,), 'float32'))\n"

@@ -54,7 +54,7 @@ int main(void) {
 
 
 @pytest.mark.parametrize("level", range(4))
-def test_from_c(tmp_path: Path, level: int) -> None:
+def test_c_programs_see_the_error(tmp_path: Path, level: int) -> None:
     said = run_c_program(tmp_path, mlcc.build(mlcc.parse(TEXT), opt_level=level), C_PROGRAM)  # type: ignore[arg-type]
     wanted = ("7", "-8", "-9223372036854775808")
     where = "`R.take` in line 6"

@@ -33,7 +33,7 @@ def matmul(n: int, m: int, k: int, j_kind: ForKind = ForKind.SERIAL, order: str 
 @pytest.mark.parametrize("kind", [ForKind.SERIAL, ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL])
 @pytest.mark.parametrize("order", ["ijk", "ikj", "kij"])
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 5, 7), (16, 64, 8), (2, 130, 3)])
-def test_matmul(sizes: tuple[int, int, int], order: str, kind: ForKind) -> None:
+def test_matmul_matches_numpy(sizes: tuple[int, int, int], order: str, kind: ForKind) -> None:
     n, m, k = sizes
     rng = np.random.default_rng(0)
     a, b = rng.random((n, k), "float32"), rng.random((k, m), "float32")
@@ -86,7 +86,7 @@ def transpose(dtype: str) -> tir.PrimFunc:
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (5, 7), (64, 33)])
-def test_symbolic_shapes(dtype: str, shape: tuple[int, int]) -> None:
+def test_symbolic_shapes_match_numpy(dtype: str, shape: tuple[int, int]) -> None:
     native = Native(transpose(dtype))
     assert [s.name for s in native.kernel.signature.symbols] == ["n", "m"]
     data = np.arange(shape[0] * shape[1], dtype="float32").reshape(shape)
@@ -210,7 +210,9 @@ def test_zero_dimensional_buffers() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("known", [True, False], ids=["constant", "given"])
-def test_loop_ranges(dtype: str, low: int, extent: int, step: int | None, expected: list[int], known: bool) -> None:
+def test_loops_over_any_range_run(
+    dtype: str, low: int, extent: int, step: int | None, expected: list[int], known: bool
+) -> None:
     log, count = c.make_buffer("log", (16,), "int64"), c.make_buffer("count", (1,), "int32")
     v, given = var("v", dtype), [var("low", dtype), var("extent", dtype), var("step", dtype)]
     at = c.load(count, 0)
@@ -341,7 +343,7 @@ def test_vector_typed_buffers() -> None:
     np.testing.assert_array_equal(out, data + data[0])
 
 
-def test_vector_expressions() -> None:
+def test_vector_expressions_match_numpy() -> None:
     """Ramps of any stride, broadcasts, shuffles and casts, written out."""
     a, b = c.make_buffer("A", (16,), "float32"), c.make_buffer("B", (6, 4), "float32")
     ramp = lambda base, stride: tir.Ramp(DType.of("int32x4"), c.const(base), c.const(stride), 4)  # noqa: E731

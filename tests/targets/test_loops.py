@@ -98,7 +98,7 @@ def test_values_that_change_places() -> None:
                 np.testing.assert_allclose(made, want, rtol=1e-5, atol=1e-6)
 
 
-def test_many_passes() -> None:
+def test_loops_run_any_number_of_rounds() -> None:
     """More than any stack of calls has room for."""
     x, w, stop = np.ones(2, "float32"), np.eye(2, dtype="float32"), np.array(20_000)
     for run in everywhere(mlcc.parse(SWAP))[:2]:
@@ -137,7 +137,7 @@ def test_a_shape_that_grows() -> None:
         ),
     ],
 )
-def test_other_recursions(old: str, new: str, message: str) -> None:
+def test_other_recursions_are_refused(old: str, new: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):
         mlcc.build(mlcc.parse(SWAP.replace(old, new)))
 
@@ -182,7 +182,7 @@ def test_built_in_python() -> None:
         np.testing.assert_array_equal(made, np.full(6, 32, "float32"))
 
 
-def test_built_wrongly() -> None:
+def test_wrong_loops_are_refused() -> None:
     with pytest.raises(CompileError, match="gives 2 values, it carries 3"):
         _built(lambda bb, i, z, k: (i, z))
     with pytest.raises(CompileError, match="after a pass"):

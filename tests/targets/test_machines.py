@@ -75,7 +75,7 @@ def test_others_are_refused(machine: Machine, code: str, help: str) -> None:
     assert help in (finding.help or "")
 
 
-def test_targets() -> None:
+def test_targets_become_machines() -> None:
     assert Machine.of(Target.parse("llvm{triple=aarch64-linux-gnu}")) == Machine("aarch64-unknown-linux-gnu", "generic")
     assert Machine.of(Target.parse("llvm{cpu=haswell triple=x86_64-linux-gnu}")).enabled >= {"avx2", "f16c", "fma"}
     assert "f16c" not in Machine(cpu="haswell", features=("-avx",)).enabled

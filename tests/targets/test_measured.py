@@ -41,7 +41,7 @@ ROWS = np.array([[0, 1, 2], [3, 0, 0]], "float32")
 
 
 @pytest.mark.parametrize("opt_level", [0, 2])
-def test_nonzero(opt_level: int) -> None:
+def test_nonzero_matches_numpy(opt_level: int) -> None:
     module = program('x: R.Tensor(("n", 3), "float32")', "gv = R.nonzero(x)")
     for data in (ROWS, np.zeros((4, 3), "float32"), np.zeros((0, 3), "float32"), np.full((2, 3), np.nan, "float32")):
         (found,) = agree(module, data, opt_level=opt_level)
@@ -158,7 +158,7 @@ int main(void) {
 """
 
 
-def test_from_c(tmp_path: Path) -> None:
+def test_c_programs_pass_the_greatest_extents(tmp_path: Path) -> None:
     """The caller passes the greatest extents; the real ones are in the shape afterwards."""
     artifact = mlcc.build(program('x: R.Tensor(("n", 3), "float32")', "gv = R.nonzero(x)"), prefix="m")
     artifact.save(str(tmp_path / "m.o"))

@@ -343,7 +343,7 @@ def test_c_is_not_compiled() -> None:
     refused("E0709", "C code.*clang", program("int twice;", key="pragma_import_c"))
 
 
-def test_allow_native(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_native_code_needs_permission(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The command line compiles what somebody wrote in LLVM IR only if it is told to; the exit codes are the usual."""
     refused("E0709", "--allow-native", program(TWICE), allow_native=False)
     source, bad, data = tmp_path / "k.mlc", tmp_path / "bad.mlc", tmp_path / "x.npz"

@@ -81,7 +81,7 @@ COMPARE = {
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.value)
 @pytest.mark.parametrize("dtype", INTS)
-def test_integer_operators(dtype: str, kind: ForKind) -> None:
+def test_integer_operators_match_their_reference(dtype: str, kind: ForKind) -> None:
     a, b = pairs(int_values(dtype), dtype)
     table = int_operators(dtype)
     results = [(dtype, fn) for fn, _ in table.values()] + [("bool", node(k)) for k, _ in COMPARE.values()]
@@ -183,7 +183,7 @@ FLOAT_TESTS = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
 @pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.value)
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_float_operators(dtype: str, kind: ForKind, cpu: str) -> None:
+def test_float_operators_match_their_reference(dtype: str, kind: ForKind, cpu: str) -> None:
     a, b = float_inputs(dtype)
     results = [(dtype, fn) for fn, _ in FLOAT_OPERATORS.values()] + [("bool", node(k)) for k, _ in COMPARE.values()]
     results += [("bool", lambda a, b, n=n: call(n, "bool")(a)) for n in FLOAT_TESTS]
@@ -212,7 +212,7 @@ MATH_2 = {"pow": np.power, "atan2": np.arctan2, "hypot": np.hypot}
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.value)
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_mathematics(dtype: str, kind: ForKind) -> None:
+def test_mathematical_functions_match_their_reference(dtype: str, kind: ForKind) -> None:
     rng = np.random.default_rng(5)
     count = 37
     work = "float64" if dtype == "float64" else "float32"
@@ -245,7 +245,7 @@ def test_ldexp_with_any_exponent() -> None:
     np.testing.assert_array_equal(out, np.float32([12.0, -0.375, math.inf, 0.0, 3 * 2.0**-149, 0.0]))
 
 
-def test_bool_arithmetic() -> None:
+def test_bool_arithmetic_matches_truth_tables() -> None:
     a, b = (np.array(v, "bool") for v in ([0, 0, 1, 1], [0, 1, 0, 1]))
     table = {
         tir.Add: a | b, tir.Sub: a ^ b, tir.Mul: a & b, tir.Min: a & b, tir.Max: a | b, tir.And: a & b, tir.Or: a | b,

@@ -51,7 +51,7 @@ def one_pool(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("batch", range(2))
-def test_generated_functions(batch: int, one_pool: dict[str, int], all_cases: bool) -> None:
+def test_generated_functions_match_the_interpreter(batch: int, one_pool: dict[str, int], all_cases: bool) -> None:
     """What the interpreter computes, with 1, 2 and 3 threads bit for bit alike."""
     shared = 0
     for seed in range(20000 + batch * 500, 20000 + batch * 500 + (500 if all_cases else 80)):

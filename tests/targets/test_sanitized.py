@@ -40,7 +40,7 @@ def outcome(run: Any) -> str:
 
 
 @pytest.mark.parametrize("batch", range(4))
-def test_generated_functions(batch: int, all_cases: bool) -> None:
+def test_sanitized_code_finds_what_the_interpreter_finds(batch: int, all_cases: bool) -> None:
     """Of faults that no verifier sees, the interpreter and sanitized code find the same; clean functions have none."""
     for seed in range(batch * 1000, batch * 1000 + (60 if all_cases else 6)):
         func = prim_func(seed)
@@ -171,7 +171,7 @@ def main(A: T.Buffer(({n},), "float32"), B: T.Buffer(({n},), "float32")):
         ("B[i // 2] = A[i]", "5:9: element 0", "written in two iterations"),
     ],
 )
-def test_races(n: int, body: str, where: str, how: str) -> None:
+def test_races_are_found(n: int, body: str, where: str, how: str) -> None:
     text = PARALLEL.format(n=n, body=body % (n - 1) if "%" in body else body)
     found = fault(build(text), np.arange(n, dtype="float32"), np.zeros(n, "float32"))
     assert found == ("E0873", f"k.mlc:{where} of `B` is {how} of the parallel loop `i`")
@@ -289,7 +289,7 @@ def test_a_prim_func_called_directly_may_add_to_what_it_is_given() -> None:
 
 
 @pytest.mark.parametrize("level", [0, 2, 3])
-def test_operators(level: int) -> None:
+def test_sound_operators_have_no_faults(level: int) -> None:
     """A network of operators has no faults at any level, symbolic shapes and all, and the same numbers."""
     text = """
 @R.function

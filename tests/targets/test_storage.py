@@ -121,7 +121,7 @@ def symbolic(steps: int) -> tir.PrimFunc:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 700])
-def test_symbolic_temporaries(rows: int) -> None:
+def test_symbolic_temporaries_are_in_the_workspace(rows: int) -> None:
     """Their sizes are for the caller to compute from the kernel's symbols."""
     native = Native(symbolic(3))
     data = np.random.default_rng(0).random((rows, 3))

@@ -26,7 +26,7 @@ def undefined(func: tir.PrimFunc, machine: Machine) -> set[str]:
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.cpu)
 @pytest.mark.parametrize("kind", [ForKind.SERIAL, ForKind.VECTORIZED], ids=lambda k: k.value)
-def test_operators(machine: Machine, kind: ForKind) -> None:
+def test_operators_leave_only_allowed_symbols(machine: Machine, kind: ForKind) -> None:
     found: set[str] = set()
     for dtype in FLOATS:
         results = [(dtype, fn) for fn, _ in FLOAT_OPERATORS.values()]
@@ -44,12 +44,12 @@ def test_operators(machine: Machine, kind: ForKind) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.cpu)
-def test_generated_functions(machine: Machine) -> None:
+def test_generated_functions_leave_only_allowed_symbols(machine: Machine) -> None:
     found = set().union(*(undefined(prim_func(seed), machine) for seed in range(12)))
     assert found <= ALLOWED, sorted(found - ALLOWED)
 
 
-def test_long_copies() -> None:
+def test_long_copies_call_libc() -> None:
     """Loops that LLVM recognises call the memory functions of libc."""
     i = tir.Var("i", DType.of("int32"))
     a, b = c.make_buffer("A", (5000,), "int8"), c.make_buffer("B", (5000,), "int8")

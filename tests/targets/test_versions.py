@@ -171,7 +171,7 @@ def test_every_version_computes_the_same(cpu: str, monkeypatch: pytest.MonkeyPat
 @X86
 @pytest.mark.parametrize("columns", [1, 7, 16, 20, 65])
 @pytest.mark.parametrize("rows", [1, 5, 64])
-def test_odd_sizes(rows: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_odd_sizes_match_numpy_on_every_cpu(rows: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = RNG.integers(-9, 9, (32, columns)).astype(np.float32) / 8
     x = RNG.random((rows, 32), np.float32)
     made = mlcc.build(dense(rows, weights), target="llvm", pipeline="O3", opt_level=1)

@@ -104,7 +104,7 @@ SPECIAL: list[tuple[str, tuple[float, ...], float]] = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_special_values(dtype: str) -> None:
+def test_special_values_are_exact(dtype: str) -> None:
     for name, args, expected in SPECIAL:
         for cpu in CPUS[:2]:
             given = [np.full(COUNT, a, dtype) for a in args]
@@ -123,7 +123,7 @@ EXACT: dict[str, Any] = {
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", EXACT)
-def test_exact_functions(name: str, dtype: str) -> None:
+def test_exact_functions_match_numpy(name: str, dtype: str) -> None:
     assert set(ROUNDING) <= set(EXACT)
     args = arguments(2 if name in ("nextafter", "copysign") else 1, dtype)
     for cpu in CPUS[:2]:

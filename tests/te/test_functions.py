@@ -68,7 +68,7 @@ def test_reductions_over_any_axes(shape: list[int], data: st.DataObject) -> None
 
 @settings(max_examples=25, deadline=None)
 @given(EXTENT, SOME)
-def test_symbolic_extents(n: int, m: int) -> None:
+def test_symbolic_extents_become_parameters(n: int, m: int) -> None:
     rows, columns = te.var("n", "int64"), te.var("m", "int64")
     a = te.placeholder((rows, columns), name="A")
     out = te.compute((columns, rows), lambda i, j: a[j, i] * 2.0, name="B")
@@ -178,7 +178,7 @@ K = te.reduce_axis((0, 4), "k")
         (lambda: bool(te.var("n") < 3), "not known here"),
     ],
 )
-def test_refused(make: Any, says: str) -> None:
+def test_wrong_expressions_are_refused(make: Any, says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=says.replace("(", r"\(")):
         make()
 

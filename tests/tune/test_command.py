@@ -149,7 +149,7 @@ def test_list_export_merge_prune(model: Path, capsys: pytest.CaptureFixture[str]
     assert run(["tune", "--list"]) == 0 and capsys.readouterr().out == line
 
 
-def test_wrong_usage(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_refused(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for args in (
         [], ["model.mlc", "--list"], ["--list", "--prune"], ["model.mlc", "--budget", "soon"],
         ["--list", "--budget", "5s"], ["--prune", "-o", "x.mlc"], ["model.mlc", "--data", "x.npz"],
@@ -170,7 +170,7 @@ def test_wrong_usage(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("90", 90.0), ("90s", 90.0), ("10m", 600.0), ("1.5h", 5400.0)])
-def test_budgets(text: str, wanted: float) -> None:
+def test_budgets_are_parsed(text: str, wanted: float) -> None:
     from mlcc.cli.cmd_tune import seconds
 
     assert seconds(None, None, text) == wanted

@@ -61,7 +61,7 @@ def test_the_first_of_two_measurements_is_kept() -> None:
         assert [r.ratio for r in db.finals("w1")] == [0.9]
 
 
-def test_winners() -> None:
+def test_winners_are_the_best_correct_records() -> None:
     with Database(MEMORY) as db:
         slower = replace(SETTING, threads=2)
         db.add(
@@ -93,7 +93,7 @@ def test_pruning_keeps_what_another_process_adds_meanwhile(tmp_path: Path, monke
         assert db.prune() == 0
 
 
-def test_merge(tmp_path: Path) -> None:
+def test_merge_adds_the_records_of_another_database(tmp_path: Path) -> None:
     for name, ratios in (("a", {"x": 0.9, "y": 0.8}), ("b", {"x": 0.7, "z": 0.6})):
         with Database(str(tmp_path / name)) as db:
             db.add([record(n, r) for n, r in ratios.items()], [("w1", "text")])
@@ -103,7 +103,7 @@ def test_merge(tmp_path: Path) -> None:
         assert db.merge(str(tmp_path / "b")) == 0
 
 
-def test_eight_writers(tmp_path: Path) -> None:
+def test_eight_writers_lose_nothing(tmp_path: Path) -> None:
     """All records of all writers are there, but those that a killed one did not get to."""
     path = tmp_path / "t.db"
     script = (
@@ -179,7 +179,7 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("schema", [0, 7])
-def test_another_schema(tmp_path: Path, schema: int) -> None:
+def test_other_schemas_are_refused(tmp_path: Path, schema: int) -> None:
     path = tmp_path / "t.db"
     with Database(str(path)) as db:
         db.add([record("a")])

@@ -43,7 +43,9 @@ def test_they_are_tried_first() -> None:
         assert runner.measured[1:3] == known[::-1], "the faster one first, behind the default"
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_imports_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["tune", "--import", str(SAVED)]) == 0 and "imported 2 records" in capsys.readouterr().err
     shutil.copytree(SAVED, tmp_path / "db")

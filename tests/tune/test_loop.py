@@ -18,7 +18,7 @@ from mlcc.ir.equal import structural_equal
 from mlcc.passes.auto_schedule.eligibility import SCHEDULED
 from mlcc.records.database import Database
 from mlcc.tune import engine
-from mlcc.tune.engine import Tuning, _Machine, tune, tuning
+from mlcc.tune.engine import Tuning, _PeakRateHistory, tune, tuning
 from mlcc.tune.kernel_search import KernelSearch, why_not_kept
 from mlcc.tune.loop import Limits
 from mlcc.tune.verdict import estimate, upper_bound
@@ -36,7 +36,7 @@ def winners(made: Tuning) -> list[tuple[str, float | None]]:
     return [(r.candidate, r.ratio) if (r := made.winner(k)) else ("", None) for k in made.kernels]
 
 
-def test_statistics() -> None:
+def test_estimates_and_bounds_are_right() -> None:
     assert estimate([3.0, 1.0, 2.0]) == 2.0
     assert upper_bound([1.0] * 5) == float("inf")
     assert upper_bound([0.9] * 40) == 0.9
@@ -174,9 +174,9 @@ def test_what_the_machine_can_do_is_the_same_when_a_search_is_continued(monkeypa
     monkeypatch.setattr("mlcc.tune.roofline.least_seconds", lambda task, found: found.flops)
     with Database(":memory:") as records, tuning(module(32), threads=1, space=FakeSpace, runner=FakeRunner()) as found:
         task = found.kernels[0].task
-        seen = [[_Machine(records).roofline(task, False)], []]
+        seen = [[_PeakRateHistory(records).roofline(task, False)], []]
         for one in seen:
-            machine = _Machine(records)
+            machine = _PeakRateHistory(records)
             one[:] = [machine.roofline(task, again) for again in (False, True, False, True, True)]
         assert seen[0] == seen[1] == [1e9, 3e9, 3e9, 3e9, 3e9]
 

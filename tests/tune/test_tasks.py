@@ -96,7 +96,7 @@ def test_what_somebody_scheduled_is_no_task() -> None:
     assert code(mm("one", 8), kernels="x*") == "E1131"
 
 
-def test_symbolic_sizes() -> None:
+def test_symbolic_sizes_must_be_given() -> None:
     assert code(SYMBOLIC) == "E1132"
     assert tasks(SYMBOLIC, sizes={"n": 100, "m": 3}).tasks[0].sizes == {"n": 100}
 

@@ -58,7 +58,7 @@ def tiles(sch):
 
 
 @pytest.mark.parametrize("space", [ms.space_generator.ScheduleFn(tiles), tiles, SCRIPT, "post-order-apply"])
-def test_best_schedule(space: Any, tmp_path: Path) -> None:
+def test_best_schedule_is_stored(space: Any, tmp_path: Path) -> None:
     mod = matmul()
     database = ms.tune_tir(
         mod=mod, target=TARGET, max_trials_global=8, num_trials_per_iter=8, space=space, runner=Hashes(),
@@ -205,7 +205,7 @@ def test_tasks_in_turn() -> None:
     assert chosen(None, kernels) is kernels[1]
 
 
-def test_unions() -> None:
+def test_union_databases_answer_with_the_best() -> None:
     mod = matmul()
     fast, slow = ms.database.MemoryDatabase(), ms.database.MemoryDatabase()
     sch = mlcc.Schedule(mod, seed=1)

@@ -16,7 +16,7 @@ MARK = re.compile(r"# (error|warning)\[([EW]\d{4})\]: (.*)$")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda p: p.stem)
-def test_announced_violations(case: Path) -> None:
+def test_announced_violations_are_found(case: Path) -> None:
     text = case.read_text()
     announced = []
     for number, line in enumerate(text.splitlines(), 1):

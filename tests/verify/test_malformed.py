@@ -83,7 +83,7 @@ BAD_EXPRESSIONS: dict[str, tuple[str, tir.Expr]] = {
 
 
 @pytest.mark.parametrize("name", BAD_EXPRESSIONS)
-def test_expressions(name: str) -> None:
+def test_malformed_expressions_are_found(name: str) -> None:
     code, expr = BAD_EXPRESSIONS[name]
     assert [d.code for d in verify(func(use(expr)))] == [code]
 
@@ -136,7 +136,7 @@ BAD_STATEMENTS: dict[str, tuple[str, Callable[[], tir.PrimFunc]]] = {
 
 
 @pytest.mark.parametrize("name", BAD_STATEMENTS)
-def test_statements(name: str) -> None:
+def test_malformed_statements_are_found(name: str) -> None:
     code, make = BAD_STATEMENTS[name]
     found = [d.code for d in verify(make())]
     assert code in found and set(found) == {code}
@@ -185,7 +185,7 @@ BAD_GRAPHS: dict[str, tuple[str, relax.Function]] = {
 
 
 @pytest.mark.parametrize("name", BAD_GRAPHS)
-def test_graphs(name: str) -> None:
+def test_malformed_graphs_are_found(name: str) -> None:
     code, made = BAD_GRAPHS[name]
     assert {d.code for d in verify(made)} == {code}
 
@@ -232,7 +232,7 @@ def test_shared_expressions_are_looked_at_once() -> None:
     assert time.process_time() - start < 1
 
 
-def test_deep_expressions() -> None:
+def test_deep_expressions_are_verified() -> None:
     value: tir.Expr = F
     for _ in range(20_000):
         value = tir.Add(FLOAT32, value, F)

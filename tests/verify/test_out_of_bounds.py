@@ -25,7 +25,7 @@ def main(A: T.Buffer(({n},), "float32"), B: T.Buffer(({n},), "float32")):
 
 
 @pytest.mark.parametrize("batch", range(4))
-def test_generated_functions(batch: int, all_cases: bool) -> None:
+def test_reported_functions_fail_in_the_interpreter(batch: int, all_cases: bool) -> None:
     """A reported function fails in the interpreter with an index out of bounds, whatever the arguments."""
     for seed in range(batch * 1000, batch * 1000 + (200 if all_cases else 25)):
         func = prim_func(seed)

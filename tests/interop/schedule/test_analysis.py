@@ -68,12 +68,12 @@ def names(blocks: list[tir.Block]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NESTS)
-def test_nests(name: str) -> None:
+def test_properties_of_nests_agree(name: str) -> None:
     agree(to_tvm(NESTS[name]))
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_schedules(name: str) -> None:
+def test_properties_of_scheduled_nests_agree(name: str) -> None:
     program, steps = SCHEDULES[name]
     sch = tvm.s_tir.Schedule(to_tvm(NESTS[program]))
     steps(sch)
@@ -81,7 +81,7 @@ def test_schedules(name: str) -> None:
 
 
 @pytest.mark.parametrize("program", ["matmul relu", "chain", "window", "shifted reads", "predicate", "fused by hand"])
-def test_random_schedules(program: str, all_cases: bool) -> None:
+def test_properties_of_random_schedules_agree(program: str, all_cases: bool) -> None:
     for seed in range(200 if all_cases else 4):
         sch = tvm.s_tir.Schedule(to_tvm(NESTS[program]))
         scramble(sch, seed)

@@ -35,7 +35,7 @@ def steps(module: IRModule) -> Iterator[Step]:
 
 
 @pytest.mark.parametrize("label", PROGRAMS)
-def test_cache(label: str) -> None:
+def test_caches_of_every_buffer_agree(label: str) -> None:
     module, mirrored = read(PROGRAMS[label])
     for step in steps(mirrored):
         if (label, step[0], step[1][0]) in REFUSED:
@@ -45,7 +45,7 @@ def test_cache(label: str) -> None:
 
 
 @pytest.mark.parametrize("label", PROGRAMS)
-def test_some_consumers(label: str) -> None:
+def test_caches_for_some_consumers_agree(label: str) -> None:
     """TVM ends the process on consumers that cannot be; they are refused here (tests/schedule)."""
     module, mirrored = read(PROGRAMS[label])
     tree = Tree(mirrored["main"])  # type: ignore[arg-type]

@@ -67,7 +67,7 @@ def steps(module: IRModule) -> Iterator[Step]:
 
 
 @pytest.mark.parametrize("label", PROGRAMS)
-def test_steps(label: str) -> None:
+def test_every_step_agrees(label: str) -> None:
     module, mirrored = read(PROGRAMS[label])
     for step in steps(mirrored):
         if step[0] not in WRONG_IN_TVM.get(label, ()):
@@ -88,7 +88,7 @@ TERMS = [
 
 @pytest.mark.parametrize("term", TERMS)
 @pytest.mark.parametrize("least", [0, 1, 2, 3])
-def test_cache_index(term: str, least: int) -> None:
+def test_cache_index_agrees(term: str, least: int) -> None:
     """TVM fails on fewer than two terms, gives buffers of two dimensions one stride, and no block reads them."""
     text = f"""
 @T.prim_func(s_tir=True)

@@ -57,7 +57,7 @@ def text(index_map: Any) -> str:
 
 
 @pytest.mark.parametrize(("function", "shape"), MAPS, ids=range(len(MAPS)))
-def test_map(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
+def test_images_and_shapes_agree(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
     mine, theirs = both(function, len(shape))
     assert text(mine) == text(theirs)
     my_shape, their_shape = [c.const(n) for n in shape], [tvm.tirx.const(n, "int32") for n in shape]
@@ -78,7 +78,7 @@ def test_map(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(("function", "shape"), MAPS, ids=range(len(MAPS)))
-def test_inverse(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
+def test_inverses_agree(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
     mine, theirs = both(function, len(shape))
     my_ranges = [tir.Range(c.const(0), c.const(n)) for n in shape]
     their_ranges = [tvm.ir.Range(0, n) for n in shape]
@@ -99,7 +99,7 @@ def test_inverse(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
     assert (text(my_back), spelled(my_padding)) == (text(back), spelled(padding))
 
 
-def test_symbolic_shape() -> None:
+def test_symbolic_shapes_agree() -> None:
     mine, theirs = both(lambda i, j: (i // 4, j, i % 4), 2)
     n, m = tvm.tirx.Var("n", "int32"), tvm.tirx.Var("m", "int32")
     my_n, my_m = tir.Var("n", c.const(0).dtype), tir.Var("m", c.const(0).dtype)
@@ -127,7 +127,7 @@ def touched(case: Case, extents: list[int]) -> list[str]:
 
 
 @pytest.mark.parametrize("cases", [scheduled, digits])
-def test_region_bounds(cases: Callable[[int], Case], all_cases: bool) -> None:
+def test_bounds_of_regions_agree(cases: Callable[[int], Case], all_cases: bool) -> None:
     count, different = 3000 if all_cases else 200, []
     for seed in range(count):
         case = cases(seed)

@@ -44,7 +44,7 @@ def test_same_as_tvm(name: str, all_cases: bool) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_texts_read(name: str) -> None:
+def test_texts_of_intrinsics_read_back(name: str) -> None:
     made = find_intrin(State(mlcc.IRModule({})), name)
     for func in (made.desc, made.impl):
         for dialect in ("mlcc", "tvm"):

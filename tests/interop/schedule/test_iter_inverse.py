@@ -46,7 +46,7 @@ def both(case: Case, level: str) -> tuple[Any, Any] | None:
 
 @pytest.mark.parametrize("make", [scheduled, digits])
 @pytest.mark.parametrize("start", range(0, 400, 100))
-def test_inverse(make: Any, start: int) -> None:
+def test_inverses_agree(make: Any, start: int) -> None:
     compared = 0
     for seed in range(start, start + 100):
         for level in LEVELS:

@@ -69,7 +69,7 @@ def simplified(case: Case, level: str, trivial: bool) -> tuple[str, str]:
 
 @pytest.mark.parametrize("compared", [detected, simplified])
 @pytest.mark.parametrize("cases", [scheduled, digits])
-def test_agree(
+def test_random_maps_agree(
     cases: Callable[[int], Case], compared: Callable[[Case, str, bool], tuple[str, str]], all_cases: bool
 ) -> None:
     count, different = 6000 if all_cases else 200, []

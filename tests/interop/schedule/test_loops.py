@@ -76,7 +76,7 @@ FACTORS: list[list[int | None]] = [
 
 @pytest.mark.parametrize("extent", [1, 2, 3, 7, 8, 12, 13, 16, "n"])
 @pytest.mark.parametrize("preserve", [True, False])
-def test_split(extent: int | str, preserve: bool) -> None:
+def test_split_agrees(extent: int | str, preserve: bool) -> None:
     for dtype in ("int32", "int64"):
         text = nest([extent, 3], dtype=dtype)
         for factors in FACTORS:
@@ -91,7 +91,7 @@ def test_split_of_symbolic_extents(extent: str) -> None:
         both(text, lambda s, f=factors: s.split(s.get_loops("B")[0], f))
 
 
-def test_disable_predication() -> None:
+def test_disable_predication_agrees() -> None:
     for extent in (8, 7, "n"):
         for factors in FACTORS:
             overshoots = extent == 7 and None in factors and sum(f is None for f in factors) == 1 and not (
@@ -217,7 +217,7 @@ def test_fuse_of_a_nest() -> None:
 @pytest.mark.parametrize("text", [
     DEPENDENT, BRANCHES, CARRIED.format(kind="opaque"), CARRIED.format(kind="scan"), CARRIED.format(kind="spatial"),
 ])  # fmt: skip
-def test_two_loops(text: str) -> None:
+def test_fuse_and_reorder_agree(text: str) -> None:
     for name in ("fuse", "reorder"):
         both(text, lambda s, n=name: getattr(s, n)(*s.get_loops("B")))
         both(text, lambda s, n=name: getattr(s, n)(*reversed(s.get_loops("B"))))
@@ -262,7 +262,7 @@ def test_a_loop_that_does_not_start_at_0() -> None:
 # ---------------------------------------------------------------- loop_partition and merge
 
 
-def test_loop_partition() -> None:
+def test_loop_partition_agrees() -> None:
     lists: list[list[int | None]] = [
         [2], [2, 3], [None, 2], [2, None], [2, None, 3], [7], [8], [None], [1, 1, 1], [None, None], [0], [-1, None],
         [6, 2],
@@ -334,7 +334,7 @@ def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32"), C: T.Bu
 """
 
 
-def test_merge() -> None:
+def test_merge_agrees() -> None:
     for value, stricter in (("A[vi, vj]", False), ("B[vi, vj]", False), ("B[vi, 5 - vj]", True)):
         text = TWO.format(value=value)
         both(text, lambda s: s.merge(s.get_loops("B")[0], s.get_loops("C")[0]))

@@ -83,7 +83,7 @@ def test_inline_every_block(family: str) -> None:
 
 
 @pytest.mark.parametrize("index", [-3, -2, -1, 0, 1, 2, 3])
-def test_positions(index: int) -> None:
+def test_insertion_positions_agree(index: int) -> None:
     text = """
 @T.prim_func(s_tir=True)
 def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
@@ -113,7 +113,7 @@ EPILOGUES = {
 
 
 @pytest.mark.parametrize("value", EPILOGUES)
-def test_epilogues(value: str) -> None:
+def test_moved_epilogues_agree(value: str) -> None:
     text = f"""
 @T.prim_func(s_tir=True)
 def main(A: T.Buffer((8, 6)), B: T.Buffer((6, 10)), bias: T.Buffer((10,)), D: T.Buffer((8, 10))):

@@ -36,7 +36,7 @@ def divided(case: Case, inner: list[str], level: str) -> tuple[str, str]:
     return "; ".join(one), "; ".join(two)
 
 
-def test_agree(all_cases: bool) -> None:
+def test_random_divisions_agree(all_cases: bool) -> None:
     count, different = 6000 if all_cases else 300, []
     found = 0
     for seed in range(count):

@@ -174,7 +174,7 @@ IMPLS = {
 
 @pytest.mark.parametrize("impl", IMPLS)
 @pytest.mark.parametrize("text", [MATMUL, BATCHED, LONG], ids=["matmul", "batched", "int64"])
-def test_tensorize(text: str, impl: str) -> None:
+def test_tensorize_agrees(text: str, impl: str) -> None:
     both = Both(text, {"mm": (DESC, IMPLS[impl])})
 
     def step(sch: Any) -> None:
@@ -223,7 +223,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_what_matches(name: str) -> None:
+def test_matching_of_descriptions_agrees(name: str) -> None:
     desc = HEAD.format(vars="", **PLAIN) + VARIANTS[name]
     both = Both(MATMUL, {"mm": (desc, IMPLS["call"])})
 
@@ -238,7 +238,7 @@ def test_what_matches(name: str) -> None:
 
 
 @pytest.mark.parametrize("scope", ["local", "shared", "global.A_reg"])
-def test_scopes(scope: str) -> None:
+def test_scopes_of_operands_agree(scope: str) -> None:
     scoped = {**PLAIN, "a": f', offset_factor=8, scope="{scope}"'}
     desc, impl = HEAD.format(vars="", **scoped) + LOOPS, HEAD.format(vars="", **scoped) + CALL.format(more="")
     for cached in (True, False):

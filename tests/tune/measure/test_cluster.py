@@ -144,6 +144,6 @@ def test_open_connections_are_refused(distributed: Any, address: str) -> None:
         DaskRunner(address)
 
 
-def test_nobody_there(distributed: Any) -> None:
+def test_absent_schedulers_are_reported(distributed: Any) -> None:
     with pytest.raises(CompileError, match="E1145"):
         DaskRunner("tls://127.0.0.1:1", security=distributed.Security.temporary(), timeout=1)

@@ -83,7 +83,7 @@ def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def test_the_zoo(zygote: Worker, tmp_path: Path) -> None:
+def test_misbehaving_candidates_are_told_apart(zygote: Worker, tmp_path: Path) -> None:
     good = machine_code(DOUBLED, tmp_path)
     prepare = Prepare(ARGUMENTS, good, ErrorBound(), limits=LIMITS)
     assert ask(zygote, prepare).status == "ok"
