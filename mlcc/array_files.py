@@ -1,13 +1,13 @@
-"""Files of named arrays (.npz and .safetensors): each array is read on demand, and files are written as a stream."""
+"""Files of arrays by name: .npz, .safetensors and .npy, read when an array is asked for, written in a stream."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from mlcc.errors import CompileError, error
+from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.files import Content, map_file, pieces_of, write_atomic
 
 if TYPE_CHECKING:
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from mlcc.runtime.npz import Judge
 
 SUFFIXES = (".npz", ".safetensors")
-ALIGNMENT = 64  # of the elements in archives that mlcc writes, so that a memory-mapped array needs no copy
+NPY_START = b"\x93NUMPY"  # how .npy files begin
+ALIGNMENT = 64  # of the elements in archives that mlcc writes: a mapped one is used where it lies
 _TO_WRITE = "write it with numpy.savez(path, name=array, ...), or safetensors.numpy.save_file({name: array}, path)"
-_ZIP64_FROM = 1 << 30  # size in bytes from which a zip member has 64-bit sizes
-_ZIP64_EXTRA = 20  # bytes of the extra field for 64-bit sizes
+_MOST_NAMES = 12  # names of arrays that a message lists
+_ZIP64_FROM = 1 << 30  # bytes from which on a member of a zip has 64-bit sizes
+_ZIP64_EXTRA = 20  # bytes that they take
 
 
 def is_safetensors(path: str) -> bool:
@@ -27,11 +29,17 @@ def is_safetensors(path: str) -> bool:
     return os.path.splitext(path)[1].lower() == ".safetensors"
 
 
+def is_npy(path: str) -> bool:
+    """Return True if a path has the suffix of a .npy file."""
+    return os.path.splitext(path)[1].lower() == ".npy"
+
+
 class ArrayFile(Mapping[str, "np.ndarray"]):
     """The arrays of an .npz or .safetensors file, each read on demand. Nothing is ever unpickled.
 
-    A dtype that NumPy lacks is read as its bits; `mlcc.runtime.abi.stated_dtype` returns the dtype that the file
-    states. Raises CompileError E0003 for a damaged file.
+    A .npy file has one array, which is known by the file's name without suffix. `is_unnamed` says so.
+    A dtype that NumPy lacks is read as its bits; `mlcc.runtime.abi.stated_dtype` says which it is, if the file does.
+    Raises CompileError E0003 for what is not sound.
     """
 
     def __init__(self, path: str) -> None:
@@ -41,11 +49,16 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
         self._read: dict[str, np.ndarray] = {}
         data = map_file(path)
         is_zip = data[:2] == b"PK"
-        if not is_zip and not is_safetensors(path) and data[8:9] != b"{":
-            raise CompileError(error("E0003", f"{path} is not an .npz or .safetensors file", help=_TO_WRITE))
+        self.is_unnamed = data[: len(NPY_START)] == NPY_START
+        if not is_zip and not self.is_unnamed and not is_safetensors(path) and data[8:9] != b"{":
+            raise CompileError(error("E0003", f"{path} is no .npz, .npy or .safetensors file", help=_TO_WRITE))
         try:
             if is_zip:
                 self._arrays: Any = Arrays(data)
+            elif self.is_unnamed:
+                from mlcc.runtime.npz import OneArray
+
+                self._arrays = OneArray(data, os.path.splitext(os.path.basename(path))[0])
             else:
                 from mlcc.runtime.safetensors import Tensors
 
@@ -106,23 +119,58 @@ def _address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
 
 
+class RenamedArray(Mapping[str, "np.ndarray"]):
+    """One array of a file under a name of the user's choice, read when it is asked for."""
+
+    is_unnamed = False
+
+    def __init__(self, name: str, path: str, arrays: ArrayFile | Joined, key: str) -> None:
+        self.path = path
+        self._name, self._arrays, self._key = name, arrays, key
+
+    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
+        """See `ArrayFile.read`."""
+        return self._arrays.read(self._key, judge)
+
+    def kind(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """See `ArrayFile.kind`."""
+        return self._arrays.kind(self._key)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name != self._name:
+            raise KeyError(name)
+        return self.read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((self._name,))
+
+    def __len__(self) -> int:
+        return 1
+
+
 class Joined(Mapping[str, "np.ndarray"]):
-    """The arrays of several files, each read on demand.
+    """The arrays of several files, read when they are asked for. `unnamed` are those of .npy files.
 
     Raises CompileError E0004 if two files have an array of the same name.
     """
 
-    def __init__(self, files: Iterable[ArrayFile]) -> None:
-        self._files: dict[str, ArrayFile] = {}
+    def __init__(self, files: Iterable[ArrayFile | RenamedArray]) -> None:
+        self._files: dict[str, ArrayFile | RenamedArray] = {}
+        self.unnamed: list[str] = []
         for file in files:
             for name in file:
                 if name in self._files:
                     raise CompileError(error("E0004", f"array `{name}` of {file.path} is also in an earlier file"))
                 self._files[name] = file
+            self.unnamed += file if file.is_unnamed else ()
 
     def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
         """See `ArrayFile.read`."""
         return self._files[name].read(name, judge)
+
+    def path(self, name: str) -> str:
+        """The path of the file that has an array."""
+        return self._files[name].path
 
     def kind(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """See `ArrayFile.kind`."""
@@ -147,7 +195,9 @@ class Inputs(Joined):
     `weights` are names of arrays that need not be parameters of the function.
     """
 
-    def __init__(self, files: Iterable[ArrayFile], weights: Iterable[ArrayFile] = ()) -> None:
+    def __init__(
+        self, files: Iterable[ArrayFile | RenamedArray], weights: Iterable[ArrayFile | RenamedArray] = ()
+    ) -> None:
         later = list(weights)
         super().__init__([*files, *later])
         self.weights = {name for file in later for name in file}
@@ -205,6 +255,46 @@ def load_files(path: str) -> list[ArrayFile]:
     return files
 
 
+class ArraySource(NamedTuple):
+    """What `[NAME=]FILE[:ARRAY]` says: the file, which of its arrays, and the name that it is to have here."""
+
+    path: str
+    name: str | None = None
+    key: str | None = None
+
+    @staticmethod
+    def parse(text: str) -> ArraySource:
+        """Read it from a command line. A file that has `=` or `:` in its name is meant where there is one."""
+        path, name, key = text, None, None
+        match = re.match(r"([A-Za-z_][\w.]*)=(.+)", text, re.DOTALL)
+        if match is not None and not os.path.lexists(text):
+            name, path = match[1], match[2]
+        before, colon, after = path.rpartition(":")
+        if colon and before and not os.path.lexists(path):
+            path, key = before, after
+        return ArraySource(path, name, key)
+
+    def load(self) -> Sequence[ArrayFile | RenamedArray]:
+        """The files that it stands for, or the one array. Raises CompileError E0001, E0003, E0004."""
+        if self.name is None and self.key is None:
+            return load_files(self.path)
+        arrays = load_arrays(self.path)
+        return [RenamedArray(self.name or self.key or "", self.path, arrays, self._key(arrays))]
+
+    def _key(self, arrays: ArrayFile | Joined) -> str:
+        if self.key is None and len(arrays) == 1:
+            return next(iter(arrays))
+        key = self.key or self.name or ""
+        if key in arrays:
+            return key
+        some = ", ".join(list(arrays)[:_MOST_NAMES]) + (", ..." if len(arrays) > _MOST_NAMES else "")
+        if self.key is None:
+            text = f"{self.path} has {len(arrays)} arrays, none of which is `{key}`"
+            raise CompileError(error("E0004", text, help=f"say which: {self.name}={self.path}:ARRAY; it has {some}"))
+        hint = did_you_mean(key, arrays) or f"it has {some or 'none'}"
+        raise CompileError(error("E0004", f"{self.path} has no array `{key}`", help=hint))
+
+
 # ---------------------------------------------------------------- writing
 
 
@@ -214,9 +304,15 @@ def save_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def arrays_content(path: str, arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> Content:
-    """Return a writer of the arrays to a file: as a .safetensors if the path has that suffix, else as an .npz."""
-    write = write_safetensors if is_safetensors(path) else write_npz
+    """Return a writer of the arrays to a file: a .safetensors or .npy if the path has that suffix, else an .npz."""
+    write = write_safetensors if is_safetensors(path) else write_one if is_npy(path) else write_npz
     return lambda file: write(file, arrays, comment)
+
+
+def write_one(file: IO[bytes], arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> None:
+    """Write a .npy. There must be just one array; its name is not in the file."""
+    (array,) = arrays.values()
+    _write_npy(file, array)
 
 
 def write_safetensors(file: IO[bytes], arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> None:

@@ -56,6 +56,7 @@ KINDS = {
         OBJECT, SHARED, ASSEMBLY, LLVM_IR, PTX, ARCHIVE, CUDA_C, METAL,
         Kind("header", "a C header", (".h", ".hh", ".hpp", ".hxx", ".inc")),
         Kind("arrays", "arrays", SUFFIXES, is_binary=True),
+        Kind("results", "arrays", (*SUFFIXES, ".npy"), is_binary=True),
         Kind("npz", "the constants of kernels", (".npz",), is_binary=True),
         Kind("module", "the text of a module", (".mlc",)),
         Kind("tvm", "the text of a module", (".mlc", ".py")),  # in TVM's dialect, which Python runs

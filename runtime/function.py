@@ -53,6 +53,11 @@ class Function:
         """The parameters of a PrimFunc that may be left out at the end of a call, because it writes them."""
         return self.signature.output_names
 
+    @property
+    def written_names(self) -> tuple[str, ...]:
+        """All tensor parameters that a PrimFunc writes, wherever they stand."""
+        return self.signature.written_names
+
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """Call it. `out` takes the results of a relax function: an array, or a tuple of arrays."""
         return self._call(args, out)
@@ -67,15 +72,10 @@ class Function:
 
     def call_with_fresh_outputs(self, args: Sequence[Any]) -> Any:
         """Call it with one value per parameter, None for outputs of a PrimFunc to be made; returns its outputs."""
-        names = self.output_names
-        given = list(args)
-        if not names:
-            return self(*given)
-        inputs = given[: len(given) - len(names)]
-        outputs = given[len(given) - len(names) :]
-        if all(o is None for o in outputs):
-            return self(*inputs)
-        fresh = self.signature.fresh_outputs(inputs)
-        outputs = [f if o is None else o for o, f in zip(outputs, fresh, strict=True)]
-        self(*inputs, *outputs)
+        written = self.written_names
+        if not written:
+            return self(*args)
+        whole = self.signature.with_fresh_outputs(args)
+        self(*whole)
+        outputs = [value for name, value in zip(self.parameter_names, whole, strict=True) if name in written]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)

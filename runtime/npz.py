@@ -314,6 +314,34 @@ class Arrays:
         return elements
 
 
+class OneArray:
+    """The array of a .npy file, under a name that is not in it. Has the methods of `Arrays`. Raises Damaged."""
+
+    def __init__(self, data: Any, name: str) -> None:
+        self._data = memoryview(data)
+        self.comment = b""
+        self.members = {name: None}
+
+    def header(self, name: str) -> Header:
+        """See `Arrays.header`."""
+        head = read_header(bytes(self._data[:HEAD]), name)
+        if head.start + head.nbytes != len(self._data):
+            size = len(self._data) - head.start
+            raise Damaged(f"its header says that it has {head.nbytes} bytes of elements, and there are {size}")
+        return head
+
+    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
+        """See `Arrays.read`."""
+        head = self.header(name)
+        if judge is not None:
+            judge(head.shape, head.dtype)
+        elements = np.frombuffer(self._data, head.dtype, math.prod(head.shape), head.start)
+        try:
+            return finish(view_or_copy(elements), head, name)
+        except MemoryError:
+            raise Damaged(f"it takes {head.nbytes} bytes, for which there is no memory") from None
+
+
 def view_or_copy(elements: np.ndarray) -> np.ndarray:
     """Elements that lie in a file: as they are where they are many, aligned and mapped, else a copy."""
     is_mapped = not isinstance(elements.base.obj if isinstance(elements.base, memoryview) else elements.base, bytes)

@@ -99,6 +99,11 @@ class Signature:
                 names.insert(0, param.name)
         return tuple(names)
 
+    @property
+    def written_names(self) -> tuple[str, ...]:
+        """All tensor parameters that a PrimFunc writes, wherever they stand."""
+        return tuple(p.name for p in self.spec.params if self._is_written(p))
+
     def bind(self, args: Sequence[Any], out: Any) -> BoundArguments:
         """Convert the arguments of a call and make what they leave out. Raises CallError, listing all that is wrong."""
         given = self._arguments(args)
@@ -114,9 +119,17 @@ class Signature:
         self._apart([*given, *results])
         return BoundArguments(given, results, returned)
 
-    def fresh_outputs(self, inputs: Sequence[Any]) -> list[Any]:
-        """New arrays for the outputs of a PrimFunc that is called with these inputs. Raises CallError."""
-        return self._outputs(self._arguments(inputs))
+    def with_fresh_outputs(self, args: Sequence[Any]) -> list[Any]:
+        """One value per parameter, with new arrays in place of None for what a PrimFunc writes. Raises CallError."""
+        params = self.spec.params
+        missing = {p.name for p, v in zip(params, args, strict=True) if v is None and self._is_written(p)}
+        if not missing:
+            return list(args)
+        inputs = [(p, v) for p, v in zip(params, args, strict=True) if p.name not in missing]
+        given: list[Argument] = []
+        self._add([p for p, _ in inputs], [v for _, v in inputs], given)
+        symbols = bind_symbols(given)
+        return [self._fresh(p, symbols, given) if p.name in missing else v for p, v in zip(params, args, strict=True)]
 
     def failure(
         self, code: int, text: str | None, found: list[Diagnostic] | None = None, given: Sequence[Argument] = (),
@@ -137,6 +150,9 @@ class Signature:
         if line is not None:
             message += f", in line {line}"
         return CallError(error(_CODES.get(kind.name if kind else "", "E0805"), f"`{self.name}`: {message}"))
+
+    def _is_written(self, param: Value) -> bool:
+        return self.spec.kind == "prim" and param.kind == "tensor" and param.role != "in"
 
     # ------------------------------------------------------------ arguments
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,9 +18,7 @@ from mlcc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from mlcc.runtime.executable import Executable
+    from mlcc.runtime.function import Function
 
 LEAST_SECONDS = 1e-3  # a shorter sample would measure the resolution of the clock
 
@@ -29,7 +26,7 @@ LEAST_SECONDS = 1e-3  # a shorter sample would measure the resolution of the clo
 @click.command("bench")
 @click.argument("files", nargs=-1, required=True)
 @inputs_options
-@click.option("--func", default="main", show_default=True, help="The function to time.")
+@click.option("--func", metavar="NAME", help="The function to time (default: main, or a file's only one).")
 @click.option("--number", type=click.IntRange(1), help="Calls per sample (default: enough for a millisecond).")
 @click.option("--repeat", type=click.IntRange(2), default=25, show_default=True, help="Samples per competitor.")
 @click.option("--json", "as_json", is_flag=True, help="All samples as JSON, in seconds per call.")
@@ -41,8 +38,8 @@ LEAST_SECONDS = 1e-3  # a shorter sample would measure the resolution of the clo
 @env_option
 @threads_option
 def command(
-    files: tuple[str, ...], inputs: tuple[str, ...], weights: tuple[str, ...], func: str, number: int | None,
-    repeat: int, as_json: bool,
+    files: tuple[str, ...], inputs: tuple[str, ...], weights: tuple[str, ...], is_random: bool, sizes: tuple[str, ...],
+    ignore_extra: bool, func: str | None, number: int | None, repeat: int, as_json: bool,
     target: str, level: int | None, pipeline: str | None, db: str | None, allow_extern: tuple[str, ...],
     allow_native: bool, envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
@@ -52,12 +49,23 @@ def command(
     median, the interquartile range, and the speedup over the first file. With --db each text runs twice: with the
     default schedules, and with the tuned ones.
     """
+    from mlcc.cli.cmd_run import find_function
     from mlcc.cli.native_faults import report_faults
-    from mlcc.cli.options import is_artifact, load_executable, load_inputs, refuse_artifacts, use_threads
+    from mlcc.cli.options import (
+        choose_inputs,
+        input_files,
+        is_artifact,
+        load_executable,
+        load_inputs,
+        refuse_artifacts,
+        refuse_two_readers,
+        use_threads,
+    )
 
     if all(map(is_artifact, files)):
         refuse_artifacts(db, *files)
 
+    refuse_two_readers(*files, *input_files(inputs, weights))
     arrays = load_inputs(inputs, weights)
     if envs:
         from mlcc.runtime.env import load_env
@@ -72,8 +80,10 @@ def command(
         for path, known in runs
     ]
     files = tuple(path if known is None else f"{path} (tuned)" for path, known in runs)
-    report_faults(dict(zip(files, loaded, strict=True)), func)
-    samples = interleave(loaded, func, arrays, number, repeat)
+    callees = [find_function(exe, func) for exe in loaded]
+    report_faults(dict(zip(files, loaded, strict=True)), callees[0].name)
+    arguments = choose_inputs(callees, arrays, is_random, sizes, ignore_extra)
+    samples = interleave(callees, arguments, number, repeat)
     if as_json:
         import json
 
@@ -92,21 +102,12 @@ def _databases(path: str, db: str | None) -> list[str | None]:
 
 
 def interleave(
-    loaded: list[Executable], func: str, arrays: Mapping[str, np.ndarray], number: int | None, repeat: int
+    callees: list[Function], arguments: list[list[Any]], number: int | None, repeat: int
 ) -> list[list[float]]:
-    """Return the seconds per call of `repeat` rounds; in each round every competitor gives one sample in turn."""
-    from mlcc.call_by_name import arguments_by_name
-    from mlcc.cli.cmd_run import find_function
-
+    """Seconds per call: `repeat` rounds, in each of which every competitor gives one sample in turn."""
     running = []
-    for exe in loaded:
-        callee = find_function(exe, func)
-        given = arguments_by_name(callee, arrays)
-        outputs = len(callee.output_names)
-        while outputs and given and given[-1] is None:
-            given.pop()
-            outputs -= 1
-        call = callee.bind(*given)
+    for callee, given in zip(callees, arguments, strict=True):
+        call = callee.bind(*callee.signature.with_fresh_outputs(given))
         call()
         count = number or 1
         while number is None and call.timed(count) < LEAST_SECONDS:

@@ -27,15 +27,13 @@ if TYPE_CHECKING:
 @click.argument("file", default="-")
 @inputs_options
 @click.option(
-    "--out",
-    "output",
-    metavar="ARRAYS",
-    help="The file for the results, named `out`, or `out0`, `out1`, ... (default: print them).",
-)
-@click.option("--expect", metavar="ARRAYS", help="Compare the results with these; exit 3 if they differ.")
+    "--out", "output", metavar="FILE",
+    help="Where results go: `out`, or `out0`, `out1`, ...; those of a PrimFunc by their names (default: shown).",
+)  # fmt: skip
+@click.option("--expect", metavar="FILE", help="Compare the results with these; exit 3 if they differ.")
 @click.option("--rtol", default=1e-5, show_default=True)
 @click.option("--atol", default=1e-6, show_default=True)
-@click.option("--func", default="main", show_default=True, help="The function to run.")
+@click.option("--func", metavar="NAME", help="The function to run (default: main, or the only one).")
 @click.option(
     "--emulate", is_flag=True, help="Emulate GPU code on the CPU, and report data races and invalid accesses."
 )
@@ -52,24 +50,28 @@ if TYPE_CHECKING:
 @threads_option
 @warnings_option
 def command(
-    file: str, inputs: tuple[str, ...], weights: tuple[str, ...], output: str | None, expect: str | None,
-    rtol: float, atol: float, func: str,
+    file: str, inputs: tuple[str, ...], weights: tuple[str, ...], is_random: bool, sizes: tuple[str, ...],
+    ignore_extra: bool, output: str | None, expect: str | None,
+    rtol: float, atol: float, func: str | None,
     emulate: bool, sanitize: bool, no_check: bool, target: str, level: int | None, pipeline: str | None,
     db: str | None, allow_extern: tuple[str, ...], allow_native: bool, envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
     """Run a function of FILE, a text (.mlc) or an artifact (.o, .so).
 
-    Arrays of .npz and .safetensors files are matched to parameters by name. Omitted outputs of a PrimFunc are
-    allocated.
+    Arrays of .npz and .safetensors files are matched to parameters by name. A .npy without NAME= is for the parameter
+    of the file's name, or the only one. A PrimFunc's outputs may be left out: they are made.
     """
-    from mlcc.array_files import arrays_content
+    from mlcc.array_files import arrays_content, is_npy
     from mlcc.cli.native_faults import report_faults
     from mlcc.cli.options import (
+        choose_inputs,
+        input_files,
         load_executable,
         load_inputs,
         no_blas_threads,
         pipeline_files,
         refuse_artifacts,
+        refuse_two_readers,
         use_threads,
     )
     from mlcc.outputs import Outputs
@@ -77,10 +79,12 @@ def command(
     if not envs:
         no_blas_threads()
     refuse_artifacts(db, file)
+    arrays_read = input_files(inputs, weights, [expect])
+    refuse_two_readers(file, *arrays_read)
     outputs = Outputs()
-    outputs.read(file, db, *inputs, *weights, expect, *envs, *pipeline_files(pipeline, target))
-    outputs.write(output, "--out", "arrays")
-    outputs.check()
+    outputs.read(file, db, *arrays_read, *envs, *pipeline_files(pipeline, target))
+    outputs.write(output, "--out", "results")
+    outputs.settle()
     arrays = load_inputs(inputs, weights)
     expected = load_inputs((expect,)) if expect else None
     if envs:
@@ -93,8 +97,12 @@ def command(
     exe = load_executable(
         file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize, db
     )
-    report_faults({file: exe}, func, emulate)
-    results = call_by_name(exe, func, arrays)
+    callee = find_function(exe, func)
+    report_faults({file: exe}, callee.name, emulate)
+    if output is not None and is_npy(output):
+        check_one_result(callee, output)
+    (arguments,) = choose_inputs([callee], arrays, is_random, sizes, ignore_extra)
+    results = by_name(callee, callee.call_with_fresh_outputs(arguments))
     if output is not None:
         outputs.save({output: arrays_content(output, results)})
     elif expected is None:
@@ -102,27 +110,46 @@ def command(
     return 0 if expected is None or agree(results, expected, rtol, atol) else 3
 
 
-def call_by_name(exe: Any, func: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Call a function with arrays matched by name. Return the results as `out` or `out0`, ...
-
-    Raises CompileError E0004 and E0005.
-    """
-    from mlcc.call_by_name import arguments_by_name
-
-    callee = find_function(exe, func)
-    result = callee.call_with_fresh_outputs(arguments_by_name(callee, arrays))
+def by_name(callee: Any, result: Any) -> dict[str, np.ndarray]:
+    """What a call returned: arrays that a PrimFunc writes by the names of its parameters, results of a relax function
+    as `out`, or `out0`, `out1`, ..."""
     values = flatten(result)
-    if len(values) == 1:
-        return {"out": values[0]}
-    return {f"out{i}": v for i, v in enumerate(values)}
+    return dict(zip(result_names(callee, len(values)), values, strict=True))
 
 
-def find_function(exe: Any, func: str) -> Any:
-    """Return a function of a loaded artifact. Raises CompileError E0005."""
+def check_one_result(callee: Any, path: str) -> None:
+    """Raises CompileError E0012 for a .npy that several results would go into."""
+    from mlcc.errors import CompileError, error
+
+    results = callee.spec.results
+    count = len(callee.written_names) if results is None else len(list(results.leaves()))
+    if count != 1:
+        text = f"{path} holds one array, and `{callee.name}` has {count} results"
+        raise CompileError(error("E0012", text, help="name a .npz file"))
+
+
+def result_names(callee: Any, count: int) -> list[str]:
+    """The names of a function's results in files of arrays."""
+    return list(callee.written_names) or unnamed_results(count)
+
+
+def unnamed_results(count: int) -> list[str]:
+    """The names of results that the text does not name."""
+    return ["out"] if count == 1 else [f"out{i}" for i in range(count)]
+
+
+def find_function(exe: Any, func: str | None) -> Any:
+    """The function of that name in a loaded artifact; by default `main`, or the only one. Raises CompileError E0005."""
     from mlcc.errors import CompileError, did_you_mean, error
 
-    if func not in exe.functions:
-        hint = did_you_mean(func, exe.functions) or f"the public functions are: {', '.join(exe.functions) or 'none'}"
+    names = list(exe.functions)
+    if func is None:
+        func = names[0] if len(names) == 1 else "main"
+        if func not in names and names:
+            text = f"there are {len(names)} public functions, and none is `main`"
+            raise CompileError(error("E0005", text, help=f"name one with --func: {', '.join(names)}"))
+    if func not in names:
+        hint = did_you_mean(func, names) or f"it has {', '.join(names) or 'none'}"
         raise CompileError(error("E0005", f"there is no public function `{func}`", help=hint))
     return exe[func]
 
@@ -149,8 +176,12 @@ def show(results: dict[str, np.ndarray]) -> None:
 
 
 def agree(results: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], rtol: float, atol: float) -> bool:
-    """Compare results by name, shape and value. Print the largest differences to stderr."""
+    """Compare results by name, shape and value; prints the largest difference to stderr.
+
+    What a PrimFunc writes may be called `out`, `out0`, ... as well, and one result may be in a .npy of any name.
+    """
     same = True
+    results = {_expected_name(name, at, results, expected): a for at, (name, a) in enumerate(results.items())}
     for name in sorted(results.keys() | expected.keys()):
         if name not in results or name not in expected:
             problem: str | None = f"only in the {'results' if name in results else 'expected file'}"
@@ -162,8 +193,18 @@ def agree(results: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray],
     return same
 
 
-class _Incomparable(Exception):
-    """Raised with the reason why two arrays cannot be compared."""
+def _expected_name(name: str, index: int, results: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """The name of a result among the expected arrays; its own if they lack it."""
+    if name in expected:
+        return name
+    if len(results) == len(expected) == len(getattr(expected, "unnamed", ())) == 1:
+        return next(iter(expected))
+    other = unnamed_results(len(results))[index]
+    return other if other in expected else name
+
+
+class _Other(Exception):
+    """Says why arrays cannot be compared."""
 
 
 def difference(

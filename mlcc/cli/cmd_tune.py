@@ -118,8 +118,7 @@ def command(
         refuse_options(asked[0], {p.name: p.opts[-1] for p in ctx.command.params if p.name and p.name not in shared})
         return tune_records.run(db, list_records, export, import_dir, merge, force, imported)
     assert file is not None
-    from mlcc.cli.cmd_analyze import known_sizes
-    from mlcc.cli.options import check_data_option, use_threads
+    from mlcc.cli.options import check_data_option, known_sizes, use_threads
     from mlcc.files import make_folder
     from mlcc.frontend.source import read_module
     from mlcc.outputs import Outputs

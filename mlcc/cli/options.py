@@ -458,22 +458,92 @@ def load_executable(
 
 
 def inputs_options(command: Any) -> Any:
-    """Add the options for files of arguments; `load_inputs` opens them."""
-    command = click.option(
-        "--params", "weights", multiple=True, metavar="ARRAYS",
-        help="Weights by the model's names: like --in, but arrays that the function does not take are ignored.",
-    )(command)  # fmt: skip
+    """What arguments come from: files, which `load_inputs` opens, and --random. `choose_inputs` takes both."""
+    for option in (
+        click.option("--ignore-extra", is_flag=True, help="Let files have arrays that the function does not take."),
+        size_option,
+        click.option(
+            "--random", "is_random", is_flag=True,
+            help="Random arrays for parameters that get none: floats from 0 to 1, integers 0 or 1, the same each time.",
+        ),
+        click.option(
+            "--params", "weights", multiple=True, metavar="ARRAYS",
+            help="Weights by the model's names: as --in, but arrays that the function does not take are no error.",
+        ),
+        in_option("Arrays by parameter name"),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def in_option(what: str) -> Callable[[Any], Any]:
+    """`--in`, whose values `load_inputs` opens."""
     return click.option(
-        "--in", "inputs", multiple=True, metavar="ARRAYS",
-        help="Arrays by parameter name: .npz, .safetensors, an index of several, or a folder; repeatable.",
-    )(command)  # fmt: skip
+        "--in", "inputs", multiple=True, metavar="[NAME=]FILE[:ARRAY]",
+        help=f"{what}: .npz, .safetensors, an index of several, or a folder; or one array, from a .npy or by its name "
+        "in the file. Repeatable.",
+    )  # fmt: skip
 
 
-def load_inputs(paths: tuple[str, ...], weights: tuple[str, ...] = ()) -> Inputs:
-    """Return the arrays of all files by name, each read on demand.
+def size_option(command: Any) -> Any:
+    """`--size`, whose values `known_sizes` reads."""
+    return click.option(
+        "--size", "sizes", multiple=True, metavar="NAME=N", help="What a symbol in shapes is, such as n=32."
+    )(command)
+
+
+def known_sizes(texts: Sequence[str]) -> dict[str, int]:
+    """The values of symbols that `--size` gives. Raises CompileError E0017."""
+    from mlcc.errors import CompileError, error
+
+    sizes = {}
+    for part in (part for text in texts for part in text.split(",")):
+        name, _, number = part.partition("=")
+        if not (name.isidentifier() and number.isascii() and number.isdigit()):
+            raise CompileError(error("E0017", f"`{part}` does not name a size", help="write --size n=32"))
+        sizes[name] = int(number)
+    return sizes
+
+
+def input_files(*groups: Sequence[str | None]) -> list[str]:
+    """The paths in the values of --in and of options like it."""
+    from mlcc.array_files import ArraySource
+
+    return [ArraySource.parse(text).path for group in groups for text in group if text is not None]
+
+
+def refuse_two_readers(*paths: str) -> None:
+    """Raises UsageError if standard input is read for two purposes."""
+    if paths.count("-") > 1:
+        raise click.UsageError("standard input (-) can be read only once: name a file for the others")
+
+
+def load_inputs(paths: Sequence[str], weights: Sequence[str] = ()) -> Inputs:
+    """The arrays of all files by name, read when they are asked for.
 
     Raises CompileError E0003 for an unreadable file, and E0004 if two files have an array of the same name.
     """
-    from mlcc.array_files import Inputs, load_files
+    from mlcc.array_files import ArraySource, Inputs
 
-    return Inputs(*([file for path in given for file in load_files(path)] for given in (paths, weights)))
+    return Inputs(*([file for text in given for file in ArraySource.parse(text).load()] for given in (paths, weights)))
+
+
+def choose_inputs(
+    callees: Sequence[Any], arrays: Mapping[str, Any], is_random: bool, sizes: Sequence[str], ignore_extra: bool = False
+) -> list[list[Any]]:
+    """The arguments of a call of each function: arrays from files, and random ones for other parameters if that was
+    asked for.
+
+    Raises CompileError E0004, E0017, UsageError.
+    """
+    from mlcc.call_by_name import arguments_by_name
+
+    if not is_random:
+        if sizes:
+            raise click.UsageError("--size says what --random makes: pass that, too")
+        return [arguments_by_name(callee, arrays, ignore_extra) for callee in callees]
+    from mlcc.random_inputs import check_sizes, random_inputs
+
+    known = known_sizes(sizes)
+    check_sizes(known, callees)
+    return [arguments_by_name(c, arrays, ignore_extra, random_inputs(c, arrays, known)) for c in callees]

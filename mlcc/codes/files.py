@@ -23,7 +23,10 @@ CODES: dict[str, tuple[str, str]] = {
     "E0004": (
         "arrays do not fit the function",
         "An array that the function needs is missing from the files, or one is there that no parameter has the name "
-        "of. Arrays are matched to parameters by name.",
+        "of. Arrays are matched to parameters by name: an array `layer1.weight` is for `layer1_weight`, too. "
+        "`--in NAME=FILE` gives an array of a .npy file, or the only one of a file, the name of a parameter, "
+        "`--in NAME=FILE:ARRAY` an array of another name. `--random` makes what is missing, `--ignore-extra` leaves "
+        "out what no parameter takes.",
     ),
     "E0005": (
         "no function of that name",
@@ -39,6 +42,12 @@ CODES: dict[str, tuple[str, str]] = {
         "nested too deeply",
         "Expressions, statements or functions are nested deeper than mlcc follows. Programs that people or tools write "
         "are far from this bound; split the expression, or the function.",
+    ),
+    "E0017": (
+        "random arrays that cannot be made",
+        "`--random` makes an array for each parameter that has none. It needs the sizes of all shapes: from the arrays "
+        "that are given (`--in x.npz`), or for the symbols in them (`--size n=32`). Objects that are no arrays have no "
+        "random values.",
     ),
     "E0010": (
         "an output is an input",

@@ -181,8 +181,7 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0747": (
         "a kernel that cannot be analyzed as asked",
-        "`mlcc analyze` runs a function of a module for a GPU on the CPU. It needs a target that is a GPU, and the "
-        "sizes of all shapes: from arrays (`--in x.npz`), or for the symbols in them (`--size n=1024`).",
+        "`mlcc analyze` runs a function of a module for a GPU on the CPU. It needs a target that is a GPU.",
     ),
     "E0748": (
         "nothing to emulate",

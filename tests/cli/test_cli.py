@@ -94,7 +94,7 @@ def test_run_text_and_object(mlcc: Tool) -> None:
     mlcc.npz("x.npz", A=a)
     text = mlcc.file("m.mlc", SCALE)
     mlcc("run", text, "--in", "x.npz", "--out", "y.npz")
-    np.testing.assert_array_equal(np.load("y.npz")["out"], a * 2)
+    np.testing.assert_array_equal(np.load("y.npz")["B"], a * 2)
     mlcc("compile", text, "-t", "llvm", "-o", "m.o", "--header", "m.h")
     mlcc("run", "m.o", "--in", "x.npz", "--out", "z.npz", "--expect", "y.npz")
     assert "m_main" in Path("m.h").read_text()
@@ -123,7 +123,7 @@ def test_shared_library_runs(mlcc: Tool) -> None:
     mlcc.npz("x.npz", A=f32(8))
     mlcc("compile", mlcc.file("m.mlc", SCALE), "-o", "m.so")
     mlcc("run", "m.so", "--in", "x.npz", "--out", "y.npz")
-    np.testing.assert_array_equal(np.load("y.npz")["out"], f32(8) * 2)
+    np.testing.assert_array_equal(np.load("y.npz")["B"], f32(8) * 2)
 
 
 def test_passes_print_what_parses(mlcc: Tool) -> None:

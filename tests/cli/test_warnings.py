@@ -95,7 +95,7 @@ def test_sanitized_runs_report_faults(
     assert run(["compile", "g.mlc", "-o", "plain.o"]) == 0
     for file in ("g.mlc", "g.o"):
         assert run(["run", file, "--sanitize", "--in", "good.npz", "--out", "out.npz"]) == 0
-        assert np.load("out.npz")["out"].tolist() == [7, 0, 1, 2]
+        assert np.load("out.npz")["B"].tolist() == [7, 0, 1, 2]
         capfd.readouterr()
         assert run(["run", file, "--sanitize", "--in", "bad.npz"]) == 1
         assert "g.mlc:5:16: index 8 is outside dimension 0 of `A`, which has 8" in capfd.readouterr().err

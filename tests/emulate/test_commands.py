@@ -131,7 +131,8 @@ def test_analyze_finds_accesses_across_rows(tool: Tool) -> None:
     assert (write["what"], write["units"], write["ratio"], write["worst"]) == ("write", write["requests"] * 32, 8, 8)
     assert kernel["grid"] == [100, 1, 1] and kernel["blocks"] == 50, "every second one"
     assert (found["gpu"], kernel["blocks_per_sm"], kernel["occupancy"]) == ("sm_80", 32, 1.0)
-    assert "--size n=1024" in fails(tool, "analyze", "k.mlc", "-t", "cuda")
+    assert "E0017" in fails(tool, "analyze", "k.mlc", "-t", "cuda")
+    assert "--size n=32" in fails(tool, "analyze", "k.mlc", "-t", "cuda")
     assert "E0747" in fails(tool, "analyze", "k.mlc", "-t", "llvm")
 
 

@@ -80,5 +80,5 @@ def test_two_indices_and_no_weights(tmp_path: Path, shards: Path) -> None:
         mlcc.load_arrays(str(shards))
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(CompileError, match=r"has no \.safetensors or \.npz file"):
+    with pytest.raises(CompileError, match=r"has no \.safetensors, \.npz or \.npy file"):
         mlcc.load_arrays(str(empty))

@@ -21,8 +21,10 @@ STOREYS = """
     mlcc.files
     mlcc.array_folders
     mlcc.array_files
+    mlcc.numpy_command
     mlcc.options mlcc.outputs mlcc.call_by_name
     mlcc.ir
+    mlcc.random_inputs
     mlcc.arith mlcc.machine
     mlcc.cache
     mlcc.grammar.constants
