@@ -10,8 +10,8 @@ from mlcc.files import read_bytes
 
 INDEX = ".safetensors.index.json"  # as Hugging Face's libraries write it
 SUFFIXES = (".safetensors", ".npz", ".npy")
-_LARGEST = 64 << 20  # bytes of an index that are looked at
-_FORM = 'an index is {"weight_map": {"name": "model-00001-of-00002.safetensors", ...}}'
+_MAX_INDEX_BYTES = 64 << 20  # longer index files are truncated, and then fail to parse
+_FORMAT_HELP = 'an index is {"weight_map": {"name": "model-00001-of-00002.safetensors", ...}}'
 
 
 def is_index(path: str) -> bool:
@@ -22,9 +22,9 @@ def is_index(path: str) -> bool:
 def array_files(path: str) -> dict[str, list[str]]:
     """Return the array files at a path, each with the array names that an index lists for it.
 
-    A folder stands for what its index lists, else for all its .safetensors, else for all its .npz, else for all its
-    .npy. Files that an index lists lie in its folder. Raises CompileError: E0001 for what cannot be read, E0003 for an
-    index that is not sound, and for a folder with two of them or without arrays.
+    For a folder these are the files of its index, else all its .safetensors files, else all its .npz, else all its
+    .npy. The files of an index lie in its folder. Raises CompileError: E0001 for an unreadable index, E0003 for a
+    malformed one, and for a folder with several indices or without array files.
     """
     if is_index(path):
         return _files_of_index(path)
@@ -40,7 +40,7 @@ def array_files(path: str) -> dict[str, list[str]]:
         matching = [name for name in names if name.endswith(suffix)]
         if matching:
             return {os.path.join(path, name): [] for name in matching}
-    raise _wrong(f"the folder {path} has no {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} file", None)
+    raise _index_error(f"the folder {path} has no {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} file", None)
 
 
 def _files_of_index(path: str) -> dict[str, list[str]]:

@@ -98,7 +98,7 @@ def match_inputs(
     if findings:
         raise CompileError(findings)
     judges = judges or {}
-    return [read_array(arrays, assigned[n][0], judges.get(n, _anything)) if assigned[n] else None for n in names]
+    return [read_array(arrays, assigned[n][0], judges.get(n, _accept_any)) if assigned[n] else None for n in names]
 
 
 def _missing(

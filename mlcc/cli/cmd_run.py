@@ -84,7 +84,7 @@ def command(
     outputs = Outputs()
     outputs.read(file, db, *arrays_read, *envs, *pipeline_files(pipeline, target))
     outputs.write(output, "--out", "results")
-    outputs.settle()
+    outputs.check()
     arrays = load_inputs(inputs, weights)
     expected = load_inputs((expect,)) if expect else None
     if envs:
@@ -203,7 +203,7 @@ def _expected_name(name: str, index: int, results: Mapping[str, Any], expected: 
     return other if other in expected else name
 
 
-class _Other(Exception):
+class _Incomparable(Exception):
     """Says why arrays cannot be compared."""
 
 

@@ -61,7 +61,7 @@ def loops_to_unroll(body: tuple[tir.Stmt, ...]) -> frozenset[tir.Var]:
     """Return the variables of the loops to unroll for the promotion of buffers to registers."""
     finder = _LoopFinder()
     finder.visit(body, 1)
-    return frozenset(finder.found)
+    return frozenset(finder.loops)
 
 
 def _may_be_promoted(buffer: tir.Buffer) -> bool:

@@ -30,7 +30,7 @@ def _index_of(buffer: tir.Buffer, indices: tuple[tir.Expr, ...], node: Node) -> 
 def address(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> Value:
     """The address of the element at a scalar index."""
     base, *terms = e.index_parts(index)
-    pointer = _element_address(e, buffer, base, inside=not terms)
+    pointer = _element_address(e, buffer, base, inbounds=not terms)
     for term in terms:
         if buffer.dtype.lanes > 1:
             term = e.fn.binary("mul nsw", term, integer("i64", buffer.dtype.lanes))
@@ -114,7 +114,7 @@ def _masked_load(e: Emitter, buffer: tir.Buffer, index: tir.Expr, mask: Value) -
         scalar = memory_type(element)
         addresses = masks.pointers(e, scalar, e.expr(buffer.data), lane_indices(e, index), lanes)
         return casts.from_memory(e, masks.gather(e, memory_type(dtype), addresses, mask, element.bytes), dtype)
-    start = _element_address(e, buffer, _lowest_index(e, index, step), inside=False)  # type: ignore[arg-type]
+    start = _element_address(e, buffer, _lowest_index(e, index, step), inbounds=False)  # type: ignore[arg-type]
     if step == 1:
         value = masks.load(e, memory_type(dtype), start, mask, element.bytes)
     else:
@@ -129,7 +129,7 @@ def _masked_store(e: Emitter, buffer: tir.Buffer, index: tir.Expr, value: Value,
         addresses = masks.pointers(e, memory_type(element), e.expr(buffer.data), lane_indices(e, index), lanes)
         masks.scatter(e, value, addresses, mask, element.bytes)
         return
-    start = _element_address(e, buffer, _lowest_index(e, index, step), inside=False)  # type: ignore[arg-type]
+    start = _element_address(e, buffer, _lowest_index(e, index, step), inbounds=False)  # type: ignore[arg-type]
     if _is_private(e, buffer, index):
         old = e.fn.load(value.type, start, element.bytes)
         e.fn.store(e.fn.select(mask, value, old), start, element.bytes)
@@ -178,7 +178,7 @@ def _masked_load_strided(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride
         run_mask = fn.op(
             mask.type, f"shufflevector {mask}, {mask.type} zeroinitializer, <{lanes} x i32> <{mask_lanes}>"
         )
-        first = _element_address(e, buffer, fn.binary("add nsw", base, integer("i64", start)), inside=False)
+        first = _element_address(e, buffer, fn.binary("add nsw", base, integer("i64", start)), inbounds=False)
         run = masks.load(e, type, first, run_mask, element.bytes)
         in_run = [start <= lane * stride < start + lanes for lane in range(lanes)]
         shuffle = ", ".join(f"i32 {lanes + n * stride - start if from_run else n}" for n, from_run in enumerate(in_run))
