@@ -78,16 +78,16 @@ class CheckEach(Observer):
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
         if self._expected is None:
-            self._begin(module, f"; checking begins behind {current.name}", is_last=at == self._last)
+            self._begin(module, f"; checking begins after {current.name}", is_last=at == self._last)
             return
         if module.functions == before.functions:
-            self.write(f"check-each: {current.name}: the same module\n")
+            self.write(f"check-each: {current.name}: module unchanged\n")
             return
         problem = self._difference(self._run(module), self._expected)
-        self.write(f"check-each: {current.name}: {problem or 'the same numbers'}\n")
+        self.write(f"check-each: {current.name}: {problem or 'results unchanged'}\n")
         if problem and self.guilty is None:
             self.guilty = current.name
-            message = f"`{current}` is the first pass that changes what `{self.func}` computes"
+            message = f"`{current}` is the first pass that changes the results of `{self.func}`"
             self.write(render(error("E0511", message, help=problem)) + "\n")
 
     def _run(self, module: IRModule) -> list[np.ndarray]:

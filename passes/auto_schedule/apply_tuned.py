@@ -62,7 +62,7 @@ class ApplyTuned(Pass):
                     ctx.warned.append(_record_error(name, exc))
         if elsewhere and not applied:
             name, why = next(iter(elsewhere.items()))
-            ctx.warned.append(_warning("W1101", f"no record of {self.database} is for this build: {name}: {why}"))
+            ctx.warned.append(_warning("W1101", f"no record of {self.database} matches this build: {name}: {why}"))
         return scheduled
 
 
@@ -89,9 +89,9 @@ def describe_record(record: Record) -> str:
 
 def _record_error(name: str, exc: CompileError) -> Diagnostic:
     first = exc.diagnostics[0]
-    return _warning("W1102", f"the record of {name} does not fit it: {first.code}: {first.message}")
+    return _warning("W1102", f"the record of {name} does not apply to it: {first.code}: {first.message}")
 
 
 def _warning(code: str, message: str) -> Diagnostic:
-    diagnostic = error(code, message, help="the rules schedule it; `mlcc tune` makes new records")
+    diagnostic = error(code, message, help="the rules schedule it instead; run `mlcc tune` for new records")
     return Diagnostic(code=diagnostic.code, message=diagnostic.message, help=diagnostic.help, severity=Severity.WARNING)

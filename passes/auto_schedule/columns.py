@@ -63,7 +63,7 @@ def columns(kernel: Kernel) -> str:
     for block, loop in reduction_loops:
         if loop is not None:
             kernel.sch.decompose_reduction(block, loop)
-    return f"{len(sums)} reductions, results side by side"
+    return f"{len(sums)} reductions with contiguous results"
 
 
 # ---------------------------------------------------------------- looking
@@ -80,7 +80,7 @@ def _reductions(kernel: Kernel) -> list[BlockRV]:
             not_this(f"block `{stage.block.name}` does more than store one expression")
         if stage.reduced:
             if stage.block.init is None:
-                not_this(f"block `{stage.block.name}` does not say what it starts from")
+                not_this(f"block `{stage.block.name}` has no initial value")
             reductions.append(block)
     if not reductions:
         not_this("no block reduces")
@@ -124,12 +124,12 @@ def _choose_width(kernel: Kernel, stage: Stage) -> Width:
     """Choose the width of tiles, in vectors along the axis that a stage stores contiguously."""
     along = vectorizable_loop(stage, [n for n in stage.spatial if stores_disjointly(stage, n)])
     if along is None:
-        not_this(f"block `{stage.block.name}` stores no axis consecutively")
+        not_this(f"block `{stage.block.name}` stores no axis contiguously")
     extent = stage.extents[along]
     period = _reuse_period(stage, along) or extent
     lanes = _lanes(kernel, kernel.facts.lanes(max(s.element_bytes for s in kernel.stages())), period)
     if lanes < 2:
-        not_this("one column only")
+        not_this("there is only one column")
     max_vectors = _accumulator_count(kernel)
     if any(_shared_loads(stage, n) for n in stage.spatial if n != along):
         max_vectors = max(max_vectors // 4, 1)  # the others are rows, for which vectors are loaded once
@@ -142,7 +142,7 @@ def _choose_width(kernel: Kernel, stage: Stage) -> Width:
     ]
     vectors = kernel.choose("vectors", "vectors of a tile", candidates)
     if period != extent and period is not None and period % (lanes * vectors):
-        not_this("groups of channels are no whole vectors")
+        not_this("groups of channels are not whole vectors")
     _check_contiguous_loads(kernel)
     return Width(along, lanes, vectors)
 
@@ -189,10 +189,10 @@ def _check_contiguous_loads(kernel: Kernel) -> None:
         if stage.reduced:
             place = vectorizable_loop(stage, list(stage.spatial))
             if place is None:
-                not_this(f"block `{stage.block.name}` does not store its results side by side")
+                not_this(f"block `{stage.block.name}` does not store its results contiguously")
             by_groups = _reuse_period(stage, place) is not None
             if any(s is None and not by_groups or s is not None and not 0 <= s <= 4 for s in stage.steps_by(place)):
-                not_this(f"block `{stage.block.name}` does not read side by side")
+                not_this(f"block `{stage.block.name}` does not read contiguously along its results")
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def _choose_tile(kernel: Kernel, sums: list[BlockRV], last: Stage, width: Width)
     shared = [n for n, loop in enumerate(last.loops) if all(loop.var in a.variables for a in reads)]
     along = vectorizable_loop(last, shared)
     if along is None:
-        not_this("no axis of the results is stored consecutively")
+        not_this("no axis of the results is stored contiguously")
     width = Width(along, width.lanes, width.vectors)
     max_vectors = _accumulator_count(kernel)
     row_axes = [n for n in shared if n != along and last.extents[n] != 1]

@@ -89,14 +89,14 @@ def match_contraction(stage: Stage) -> Contraction | str:
     """Match a stage as a contraction; return the reason as text if it is not one."""
     block = stage.block
     if block.init is None or not stage.reduced or len(block.body) != 1:
-        return f"block `{block.name}` is no plain sum"
+        return f"block `{block.name}` is not a plain sum"
     store, init = block.body[0], block.init
     zero = init[0].value if len(init) == 1 and isinstance(init[0], tir.BufferStore) else None
     if not isinstance(store, tir.BufferStore) or not isinstance(zero, (tir.FloatImm, tir.IntImm)) or zero.value != 0:
         return f"block `{block.name}` does not start from 0"
     factors = _factors(store)
     if factors is None:
-        return f"block `{block.name}` does not sum up products of two tensors"
+        return f"block `{block.name}` does not sum products of two tensors"
     operands = [_operand(stage, f) for f in factors]
     result = _operand(stage, tir.BufferLoad(store.buffer.dtype, store.buffer, store.indices))
     if any(o is None for o in (*operands, result)) or operands[0].buffer is operands[1].buffer:  # type: ignore[union-attr]
@@ -151,7 +151,7 @@ def _assign_axes(stage: Stage, one: Operand, other: Operand, result: Operand) ->
         return f"block `{name}` has an axis that no operand has"
     n = _vector_axis(stage, one, other, result)
     if n is None:
-        return f"block `{name}` stores no axis that only one operand has consecutively"
+        return f"block `{name}` stores contiguously no axis that only one operand has"
     lhs, rhs = (one, other) if other.has(n) else (other, one)
     lhs_axes = [p for p in stage.spatial if lhs.has(p) and not rhs.has(p)]
     m = max(lhs_axes, key=lambda p: _extent_or_large(stage, p)) if lhs_axes else None

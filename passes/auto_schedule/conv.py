@@ -81,9 +81,9 @@ def conv(kernel: Kernel) -> str:
 def _check(product: Contraction) -> None:
     """Raise RuleNotApplicable for products that no tile fits."""
     if product.rhs.windows and product.contiguous_axis(product.rhs) != product.n and not _stride(product):
-        not_this("the columns of the data are not neighbours")
+        not_this("the columns of the data are not adjacent")
     if not _row_axes(product):
-        not_this("nothing but the window moves")
+        not_this("there is no axis for the rows of a tile")
 
 
 def _row_axes(product: Contraction) -> list[int]:

@@ -51,7 +51,7 @@ def decoded(kernel: Kernel) -> str:
     sch.decompose_reduction(block, row_group)
     schedule_others(kernel, others, block)
     kernel.say(f"{rows} rows of {columns} columns decoded at a time, vectors of {lanes}")
-    return f"`{product.stage.block.name}` multiplies with a matrix that is decoded on the way"
+    return f"`{product.stage.block.name}` multiplies by a matrix that is decoded on the fly"
 
 
 def _pack_rows(kernel: Kernel, block: BlockRV, product: Contraction, rows: int, lanes: int) -> None:
@@ -98,7 +98,7 @@ def _match_decoded_product(kernel: Kernel) -> tuple[BlockRV, BlockRV, Contractio
         not_this(product)
     writers = [p for p in kernel.sch.get_producers(block) if _writes_operand(kernel, p, product)]
     if len(writers) != 1 or kernel.stage(writers[0]).reduced:
-        not_this("the right operand is no result of the kernel")
+        not_this("the right operand is not computed in the kernel")
     (decoder,) = writers
     inline_all_but(kernel, decoder)
     stage, updated_product = kernel.stage(decoder), match_contraction(kernel.stage(block))
@@ -108,10 +108,10 @@ def _match_decoded_product(kernel: Kernel) -> tuple[BlockRV, BlockRV, Contractio
         or updated_product.rhs.windows
         or updated_product.rhs.places != (updated_product.k[0], updated_product.n)
     ):
-        not_this("the right operand is no matrix whose columns become the results' columns")
+        not_this("the right operand is not a matrix whose columns are those of the result")
     last = len(stage.loops) - 1
     if any(step not in (0, 1) for step in stage.steps_by(last)):
-        not_this("what is decoded does not lie along the results")
+        not_this("the decoded data are not contiguous along the results")
     return block, decoder, updated_product
 
 
@@ -126,7 +126,7 @@ def _block_columns(kernel: Kernel, product: Contraction) -> int:
     """
     size, lanes = product.extent(product.n), element_lanes(kernel, product)
     if size is None or size % lanes:
-        not_this("the columns are no whole number of vectors")
+        not_this("the columns are not a whole number of vectors")
     vectors = size // lanes
     max_vectors = max(kernel.facts.l1_bytes // 2 // kernel.facts.vector_bytes // 2, 1)
     widths = [n for n in range(1, min(vectors, max_vectors) + 1) if vectors % n == 0]
@@ -139,5 +139,5 @@ def _decoded_rows(product: Contraction) -> int:
     depth = product.extent(product.k[0])
     rows = next((r for r in ROWS_AT_A_TIME if depth is not None and depth % r == 0), None)
     if rows is None:
-        not_this("the depth is no multiple of the rows that are decoded at a time")
+        not_this("the depth is not a multiple of the rows decoded at a time")
     return rows

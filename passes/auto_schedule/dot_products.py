@@ -50,7 +50,7 @@ def dots(kernel: Kernel) -> str:
     for part, first in sums:
         kernel.sch.decompose_reduction(part, first)
     schedule_others(kernel, others, epilogue or block)
-    return f"`{product.stage.block.name}` is a few dot products of long rows"
+    return f"`{product.stage.block.name}` consists of a few dot products of long rows"
 
 
 def dot_products_mismatch(kernel: Kernel, product: Contraction) -> str | None:
@@ -59,9 +59,9 @@ def dot_products_mismatch(kernel: Kernel, product: Contraction) -> str | None:
     depth = product.extent(last)
     lanes = element_lanes(kernel, product)
     if product.contiguous_axis(product.rhs) not in product.k or product.contiguous_axis(product.lhs) not in product.k:
-        return "an operand is not consecutive in depth"
+        return "an operand is not contiguous along the reduction"
     if product.contiguous_axis(product.rhs) != last or product.contiguous_axis(product.lhs) != last:
-        return "the operands are consecutive along different axes"
+        return "the operands are contiguous along different axes"
     if lanes < 2 or (depth is not None and depth < 2 * lanes):
         return "the sums are too short for vectors"
     return None

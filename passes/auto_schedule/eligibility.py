@@ -51,7 +51,7 @@ def _nest_ineligibility(stmt: tir.Stmt, loops: list[tir.For]) -> str | None:
             return _block_ineligibility(stmt, loops)
         case tir.For(var=var):
             return f"loop `{var.name}` has several statements in it"
-    return f"a {type(stmt).__name__} stands outside of blocks"
+    return f"a {type(stmt).__name__} is outside of blocks"
 
 
 def _block_ineligibility(realize: tir.BlockRealize, loops: list[tir.For]) -> str | None:

@@ -23,5 +23,5 @@ def fallback(kernel: Kernel) -> str:
                 restore()
                 if nest is not full_reduction_nest:
                     assert isinstance(exc, CompileError)
-                    kernel.say(f"`{stage.block.name}` stays as it is: {exc.diagnostics[0].message}")
-    return "no rule for the whole" + (f"; {count} stages are computed where they are read" if count else "")
+                    kernel.say(f"`{stage.block.name}` left alone: {exc.diagnostics[0].message}")
+    return "no rule for the whole kernel" + (f"; {count} stages are inlined" if count else "")

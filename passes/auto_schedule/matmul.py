@@ -75,7 +75,7 @@ def matmul(kernel: Kernel) -> str:
     if groups is not None:
         others = schedule_corrections(kernel, others, epilogue, plan.tile, plan.step, groups)
     schedule_others(kernel, others, epilogue)
-    return f"`{product.stage.block.name}` is a product of matrices"
+    return f"`{product.stage.block.name}` is a matrix product"
 
 
 # ---------------------------------------------------------------- what is to be done
@@ -137,7 +137,7 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
     if not pack_rhs and not in_rows:
         if dot_products_mismatch(kernel, product) is None:
             kernel.prefer_next_rule(
-                "the right operand is consecutive in depth, and read too rarely to be worth another layout"
+                "the right operand is contiguous along the reduction, and reused too rarely to be packed"
             )
         pack_rhs = True
     if in_rows and not is_constant and groups is None:

@@ -28,11 +28,11 @@ def matvec(kernel: Kernel) -> str:
     """Schedule a product in blocks of columns, then rows, then vectors of columns; see the module."""
     block, product = only_product(kernel)
     if product.extent(product.m) != 1:
-        not_this("the left operand is no vector")
+        not_this("the left operand is not a vector")
     if product.contiguous_axis(product.rhs) != product.n:
-        not_this("the matrix is consecutive in depth")
+        not_this("the matrix is contiguous along the reduction")
     if kernel.is_constant(product.rhs.buffer):
-        not_this("the matrix is a constant, which panels are made of once")
+        not_this("the matrix is a constant, which is packed into panels at compile time")
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     parallel = is_worth_parallelizing(kernel, product.stage)
     vectors = _choose_vectors(kernel, product)

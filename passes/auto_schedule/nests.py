@@ -72,7 +72,7 @@ def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
     stage = kernel.stage(block)
     disjoint = [n for n in range(len(stage.loops)) if stores_disjointly(stage, n)]
     if not disjoint:
-        return f"`{stage.block.name}` stays as it is: no loop is proven to write elements of its own"
+        return f"`{stage.block.name}` left alone: no loop is proven to write distinct elements"
     vector = vectorizable_loop(stage, disjoint) if stage.plain else None
     loops = kernel.loops(block)
     order = [n for n in range(len(loops)) if n != vector] + ([vector] if vector is not None else [])
@@ -95,7 +95,7 @@ def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
             notes.append(f"vectors of {lanes}")
     if parallel:
         notes += [words for words in (_parallelize(kernel, stage, groups, fused),) if words]
-    return f"`{stage.block.name}`: {', '.join(notes) or 'serial: too little to do'}"
+    return f"`{stage.block.name}`: {', '.join(notes) or 'serial: too little work'}"
 
 
 def vectorizable_loop(stage: Stage, candidates: list[int]) -> int | None:
@@ -204,7 +204,7 @@ def reduce_nest(kernel: Kernel, block: BlockRV) -> str:
     stage = kernel.stage(block)
     disjoint = [n for n in stage.spatial if stores_disjointly(stage, n)]
     if not disjoint:
-        return f"`{stage.block.name}` stays as it is: no loop is proven to write elements of its own"
+        return f"`{stage.block.name}` left alone: no loop is proven to write distinct elements"
     vector = vectorizable_loop(stage, disjoint) if stage.straight and stage.block.init is not None else None
     if vector is not None and not set(stage.steps_by(vector)) <= {0, 1}:
         vector = None  # gathers cost more than vectors save

@@ -98,7 +98,7 @@ class Plans:
         offers = {offer.name: offer for offer in planned.answer.offers}
         for name, value in plan.choices.items():
             if name not in offers:
-                listed = f"it chooses {', '.join(offers)}" if offers else "it chooses nothing here"
+                listed = f"it chooses {', '.join(offers)}" if offers else "it makes no choices here"
                 raise CompileError(error("E0699", f"rule `{plan.rule}` has no choice `{name}` here", help=listed))
             if offers[name].taken != value:
                 listed = ", ".join(map(str, offers[name].options))

@@ -68,7 +68,7 @@ def _shared_row_axes(kernel: Kernel, stages: list[Stage]) -> int:
         not_this("there are several outputs")
     count = min(sum(n in s.spatial for n in s.nonunit_loops) for s in reducing)
     if count == 0:
-        not_this("there is one row only")
+        not_this("there is only one row")
     first = [stages[-1].loops[n] for n in stages[-1].nonunit_loops[:count]]
     for stage in stages:
         name = f"block `{stage.block.name}`"
@@ -78,14 +78,14 @@ def _shared_row_axes(kernel: Kernel, stages: list[Stage]) -> int:
         own = [stage.loops[n] for n in long[:count]]
         same = (stage.same_extent(a, b) for a, b in zip(own, first, strict=False))
         if not len(own) == len(first) == count or not all(same):
-            not_this(f"{name} has other rows")
+            not_this(f"{name} runs over other rows")
         inner = list(stage.reduced) if stage.reduced else long[count:]
         if any(n not in long[:count] for n in long if n not in inner):
-            not_this(f"{name} reduces one part of its rows only")
+            not_this(f"{name} reduces only a part of its rows")
         along = [n for n in inner if stage.extents[n] != 1]
         regular = not stage.reduced or _innermost_fusable(stage, along) == along
         if not regular or (along and not set(stage.steps_by(along[-1])) <= {0, 1}):
-            not_this(f"{name} does not run along its rows")
+            not_this(f"{name} is not contiguous along its rows")
     return count
 
 

@@ -27,13 +27,13 @@ def transposes(kernel: Kernel) -> str:
     inline_cheap(kernel)
     loop_pairs = [(block, transposed_loops(kernel.stage(block))) for block in kernel.blocks()]
     if not any(pair for _, pair in loop_pairs):
-        not_this("no block reads along another axis than it stores")
+        not_this("no block reads along one axis and stores along another")
     for block, pair in loop_pairs:
         if pair is None:
             kernel.say(spatial_nest(kernel, block))
         else:
             _schedule_blocks(kernel, block, *pair)
-    return "stores along another axis than it reads"
+    return "reads along one axis and stores along another"
 
 
 def transposed_loops(stage: Stage) -> tuple[int, int] | None:

@@ -58,9 +58,9 @@ class _Dominator:
 class Rule(Enum):
     """The reason why an operation is not fused into its immediate post-dominator."""
 
-    OPAQUE = "no kernel can be made from it"
+    OPAQUE = "it cannot be part of a kernel"
     EXPOSED = "its value leaves the dataflow block"
-    NO_SINK = "the paths from it do not meet again"
+    NO_SINK = "the paths from it do not join"
     TOO_LARGE = "the kernel would have too many operations"
     REDUCTION = "a reduction ends its kernel"
     PATH = "a step on the way is of a kind that its own kind does not allow"

@@ -23,14 +23,12 @@ KIND_NAMES = {
     FusionKind.TUPLE: "tuple",
     FusionKind.OPAQUE: "opaque",
 }
-_INTO_FUSABLE = (
-    "takes what is element-wise, broadcast or injective on the way, and any kernel that is not opaque at its end"
-)
+_INTO_FUSABLE = "fuses through element-wise, broadcast or injective operations into any kernel that is not opaque"
 _ALLOWED = {
     FusionKind.ELEMWISE: _INTO_FUSABLE,
     FusionKind.BROADCAST: _INTO_FUSABLE,
-    FusionKind.INJECTIVE: "takes only what is element-wise, broadcast or injective behind it",
-    FusionKind.OUT_EWISE_FUSABLE: "takes only what is element-wise or broadcast behind it",
+    FusionKind.INJECTIVE: "fuses only with element-wise, broadcast or injective operations",
+    FusionKind.OUT_EWISE_FUSABLE: "fuses only with element-wise or broadcast operations",
 }
 
 
@@ -113,8 +111,8 @@ class _Block:
     def opaque(self, node: Node) -> str:
         binding = self.bindings[node.index]
         if self.kinds.of_binding(binding) is FusionKind.OPAQUE:
-            return f"`{binding.var.name}` is opaque: no kernel can be made from it"
-        return f"`{binding.var.name}` writes in place into what is not only its kernel's, so it stays alone"
+            return f"`{binding.var.name}` is opaque: it cannot be part of a kernel"
+        return f"`{binding.var.name}` writes in place into a value with other uses, so it is not fused"
 
     def refused(self, node: Node, user: Node) -> str:
         if user.kind is FusionKind.OPAQUE:
@@ -128,7 +126,7 @@ class _Block:
             return f"`{own}` is needed outside its dataflow block, so it ends its kernel"
         if refusal.rule is Rule.NO_SINK:
             users = ", ".join(dict.fromkeys(f"`{self.bindings[u.index].var.name}`" for u, _ in node.users))
-            return f"what uses it ({users}) does not come together again: fused, `{own}` would be computed twice"
+            return f"the paths from its users ({users}) do not join: if fused, `{own}` would be computed twice"
         if refusal.rule is Rule.TOO_LARGE:
             return f"the kernel up to {sink} would have more than {MAX_FUSED} operations"
         if refusal.rule is Rule.REDUCTION:
@@ -137,7 +135,7 @@ class _Block:
         allowed = f"`{own}`{kernel} {_ALLOWED[refusal.kind]}"
         if refusal.blocking is None or (refusal.blocking is refusal.sink and refusal.blocking is user):
             what = self.name(refusal.blocking or user)
-            return f"{allowed}; {what} is not that"
+            return f"{allowed}; {what} is not one of these"
         on_way = "ends" if refusal.blocking is refusal.sink else "is on"
         return f"{allowed}; {self.name(refusal.blocking)} {on_way} the way from it to {sink}"
 

@@ -77,7 +77,9 @@ def _unique_names(module: IRModule) -> dict[relax.Function, str]:
     for func in nested:
         symbol = func.attrs.get("global_symbol")
         if symbol is not None and (symbol in used_names or symbol in names.values()):
-            message = f"`lambda-lift`: the module has a function `{symbol}` already, and cannot have the inner one"
+            message = (
+                f"`lambda-lift`: the module already has a function `{symbol}`, so that the nested one cannot be lifted"
+            )
             raise CompileError(error("E0516", message, func.span))
         if symbol is not None:
             names[func] = str(symbol)

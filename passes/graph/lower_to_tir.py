@@ -360,7 +360,7 @@ def _check_dtypes(call: relax.Call, produced: Sequence[DType]) -> None:
     promised = [i.dtype for i in (info.fields if isinstance(info, relax.TupleStructInfo) else (info,))]  # type: ignore[union-attr]
     if promised != list(produced):
         name, dtypes = call.op.name.removeprefix("relax."), ", ".join(map(str, promised))
-        raise CompileError(error("E0444", f"`R.{name}` has no implementation that gives {dtypes}", call.span))
+        raise CompileError(error("E0444", f"`R.{name}` has no implementation that returns {dtypes}", call.span))
 
 
 class _KeyBuilder:

@@ -65,7 +65,7 @@ def _check_layouts(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
         op = ops.get(name_given)
         names = _layout_attributes(op)
         if op is None or not names:
-            what = "takes its layout from its operands" if op is not None else "is no operator"
+            what = "takes its layout from its operands" if op is not None else "is not an operator"
             choices = [name for name in ops.names() if _layout_attributes(ops.get(name))]
             help = did_you_mean(name_given, choices) or "layouts are chosen for convolutions"
             errors.append(error("E0514", f"`convert-layout`: `{name_given}` {what}", help=help))
@@ -82,8 +82,8 @@ def _check_layouts(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
             parts = parts_of(layout)
             is_valid = parts is not None and (can_split or not is_blocked(layout))
             if not is_valid or sorted(plain_letters(layout)) != sorted(known[attribute]):
-                message = f"`convert-layout`: `{layout}` is no `{attribute}` of `{name}`"
-                help = f"it must order the letters of {known[attribute]}"
+                message = f"`convert-layout`: `{layout}` is not a valid `{attribute}` of `{name}`"
+                help = f"it must be a permutation of the letters of {known[attribute]}"
                 help += ", and may split some, as in NCHW4c" if can_split else ""
                 errors.append(error("E0514", message, help=help))
         checked[name] = requested

@@ -141,9 +141,9 @@ def _unknown_pass(item: Item, target: str) -> Diagnostic:
     name = kebab(item.name)
     groups = {group: backend.kind for backend in backends.every() for group in backend.groups}
     if name in groups and item.options:
-        return error("E0502", f"`{name}` stands for several passes and has no options", item.name_span)
+        return error("E0502", f"`{name}` is a group of passes, which takes no options", item.name_span)
     if name in groups:
-        message = f"`{name}` lowers for {groups[name]}, and the target is {target}"
+        message = f"`{name}` lowers for {groups[name]}, but the target is {target}"
         return error("E0546", message, item.name_span, help="run `lower`")
     help = did_you_mean(name, [*PASSES, *ALIASES, *groups]) or "`mlcc passes --list` names them all"
     return error("E0501", f"no pass `{item.name}`", item.name_span, help=help)
@@ -249,7 +249,7 @@ def _run_pass(
     pipeline: Pipeline, at: int, current: Pass, module: IRModule, ctx: PassContext, observers: Sequence[Observer]
 ) -> IRModule:
     if current.needs_blocks and stage_of(module) != BLOCKS:
-        message = f"`{current.name}` takes a module of {BLOCKS}, and this one has {stage_of(module)}"
+        message = f"`{current.name}` requires a module of {BLOCKS}, but this one has {stage_of(module)}"
         raise CompileError(
             error("E0545", message, help=f"run it before the steps of lowering, `{module.attrs.get(STEP)}`")
         )

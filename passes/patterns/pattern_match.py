@@ -196,8 +196,8 @@ class Matcher:
         while goals is not None:
             self.steps += 1
             if self.steps > MAX_STEPS:
-                message = f"there are too many ways to match `{self.pattern.name}`"
-                help = 'write `R.func_attr({"commutative": False})` into the pattern'
+                message = f"there are too many possible matches of `{self.pattern.name}`"
+                help = 'write `R.func_attr({"commutative": False})` in the pattern'
                 raise CompileError(error("E0542", message, self.pattern.func.span, help=help))
             pattern, expr, goals = goals
             if isinstance(pattern, relax.Var):

@@ -80,7 +80,7 @@ def _apply_to_fixed_point(
             how = f"after {rounds} rounds" if rounds >= limit else f"past {max_bindings} bindings"
             names = ", ".join(f"`{n}`" for n in applied)
             message = f"the rules still apply to `{name}` {how}: {names}"
-            help = "what a rule makes must not match it again; or raise `limit`"
+            help = "the result of a rule must not match the rule again; or raise `limit`"
             raise CompileError(error("E0543", message, func.span, help=help))
 
 

@@ -69,7 +69,7 @@ def load_rules(path: str, ctx: PassContext) -> list[Rule]:
             existing, missing = (before, AFTER[0]) if before is not None else (after, BEFORE[0])
             prefix = f"{name}_" if name else ""
             message = f"rule `{name or 'rule'}` has no function `{prefix}{missing}`"
-            errors.append(error("E0540", message, existing.span if existing else None, help="a rule has both"))
+            errors.append(error("E0540", message, existing.span if existing else None, help="a rule needs both"))
             continue
         problems = [*_pattern_errors(before, module), *_replacement_errors(after), *_signature_errors(before, after)]
         errors += problems
@@ -176,7 +176,7 @@ def _pattern_errors(func: relax.Function, module: IRModule) -> list[Diagnostic]:
     result = _resolved(func.body.body, values)
     roots = result.fields if isinstance(result, relax.Tuple) else (result,)
     if not roots or not all(isinstance(_resolved(r, values), relax.Call) for r in roots):
-        errors.append(error("E0542", "the result of a pattern is not what an operation computes", func.span))
+        errors.append(error("E0542", "the result of a pattern is not computed by an operation", func.span))
     if len({_resolved(r, values) for r in roots}) < len(roots):
         errors.append(error("E0542", "a pattern returns the same value twice", func.span))
     used: set[relax.Var] = set()
@@ -189,10 +189,10 @@ def _pattern_errors(func: relax.Function, module: IRModule) -> list[Diagnostic]:
     for var in (*func.params, *values):
         if var not in used:
             what = "parameter" if var in func.params else "value"
-            message = f"the {what} `{var.name}` of a pattern does not lead to its result"
-            errors.append(error("E0542", message, var.span or func.span, help="nothing could be matched with it"))
+            message = f"the {what} `{var.name}` of a pattern does not contribute to its result"
+            errors.append(error("E0542", message, var.span or func.span, help="remove it from the pattern"))
     if len(values) > MAX_OPERATIONS:
-        errors.append(error("E0542", f"a pattern of more than {MAX_OPERATIONS} operations", func.span))
+        errors.append(error("E0542", f"a pattern has more than {MAX_OPERATIONS} operations", func.span))
     for value in values.values():
         if is_impure(value, module):
             errors.append(error("E0542", "a pattern has a call with effects", value.span or func.span))
@@ -200,19 +200,19 @@ def _pattern_errors(func: relax.Function, module: IRModule) -> list[Diagnostic]:
 
 
 def _replacement_errors(after: relax.Function) -> list[Diagnostic]:
-    return [*_attribute_errors(after), *_plainness_errors(after, "what takes its place")]
+    return [*_attribute_errors(after), *_plainness_errors(after, "a replacement")]
 
 
 def _plainness_errors(func: relax.Function, what: str) -> list[Diagnostic]:
     """Return errors for bindings that rules do not support: branches, functions, casts."""
     errors: list[Diagnostic] = []
     if not func.is_pure:
-        errors.append(error("E0542", f"{what} has to be pure", func.span))
+        errors.append(error("E0542", f"{what} must be pure", func.span))
     for block in func.body.blocks:
         for binding in block.bindings:
             value: Any = getattr(binding, "value", None)
             if isinstance(binding, relax.MatchCast):
-                message = f"{what} cannot have a `R.match_cast`"
+                message = f"{what} cannot contain `R.match_cast`"
                 errors.append(error("E0542", message, binding.span, help="annotate the parameters instead"))
             elif isinstance(value, (relax.If, relax.Function, relax.SeqExpr)):
                 kind = "branches" if isinstance(value, relax.If) else "functions inside"
@@ -223,7 +223,7 @@ def _plainness_errors(func: relax.Function, what: str) -> list[Diagnostic]:
 def _attribute_errors(func: relax.Function) -> Iterator[Diagnostic]:
     for key, value in func.attrs.items():
         if key not in _ATTRIBUTES:
-            help = did_you_mean(key, _ATTRIBUTES) or f"those are {', '.join(_ATTRIBUTES[:3])}"
+            help = did_you_mean(key, _ATTRIBUTES) or f"its attributes may be {', '.join(_ATTRIBUTES[:3])}"
             yield error("E0540", f"a function of a rule has no attribute `{key}`", func.span, help=help)
         elif key == COMMUTATIVE and not isinstance(value, bool):
             yield from _operator_errors(_as_words(value), ops.commutative_names(), "is not commutative", func)
@@ -259,21 +259,21 @@ def _signature_errors(before: relax.Function, after: relax.Function) -> list[Dia
 
     names = [p.name for p in before.params], [p.name for p in after.params]
     if len(names[0]) != len(names[1]) or (names[0] != names[1] and sorted(names[0]) == sorted(names[1])):
-        message = f"the parameters are ({', '.join(names[1])}), and before ({', '.join(names[0])})"
-        return [error("E0541", message, after.span, help="both sides have the same parameters in the same order")]
+        message = f"the parameters are ({', '.join(names[1])}), but before they are ({', '.join(names[0])})"
+        return [error("E0541", message, after.span, help="both sides must have the same parameters in the same order")]
     forward, backward = Symbols(), Symbols()
     errors = []
     for a, b in zip(before.params, after.params, strict=True):
         same = forward.unify(a.struct_info, b.struct_info) and backward.unify(b.struct_info, a.struct_info)
         if not same:
-            message = f"the parameter `{b.name}` is {b.struct_info}, and before {a.struct_info}"
+            message = f"the parameter `{b.name}` is {b.struct_info}, but before it is {a.struct_info}"
             errors.append(error("E0541", message, b.span or after.span))
     if errors:
         return errors
     info = substitute(before.ret_struct_info, forward.values)
     if info is not None and after.ret_struct_info is not None and fit(info, after.ret_struct_info) is not Fit.COVERS:
-        message = f"the result is {after.ret_struct_info}, and before {before.ret_struct_info}"
-        errors.append(error("E0541", message, after.span, help="both sides compute values of one struct info"))
+        message = f"the result is {after.ret_struct_info}, but before it is {before.ret_struct_info}"
+        errors.append(error("E0541", message, after.span, help="both sides must have the same struct info"))
     return errors
 
 
@@ -297,7 +297,7 @@ def transitive_callees(func: Func, module: IRModule, allowed: str | None = None)
             if name is not None:
                 finished[name] = None
         elif callee in entered:
-            message = f"`{callee}` calls itself, which a function that is brought along cannot"
+            message = f"`{callee}` is recursive, which an imported function cannot be"
             raise CompileError(error("E0542", message, module[callee].span))
         else:
             entered.add(callee)

@@ -52,13 +52,13 @@ def updated(module: IRModule, name: str, other: IRModule, where: str) -> IRModul
     """Return the module with the function `name` taken from another module. Raises CompileError E0544."""
     source = name if name in other else next(iter(other)) if len(other) == 1 else None
     if source is None:
-        message = f"{where} has several functions, and none is `{name}`"
+        message = f"{where} has several functions, none of which is `{name}`"
         raise CompileError(error("E0544", message, help=did_you_mean(name, other) or f"they are {', '.join(other)}"))
     func = other[source]
     callers = [n for n, f in module.functions.items() if n != name and name in callees(f)]
     problem = _mismatch(module[name], func) if callers else None
     if problem:
-        message = f"`{source}` of {where} cannot take the place of `{name}`, which `{callers[0]}` calls: {problem}"
+        message = f"`{source}` of {where} cannot replace `{name}`, which `{callers[0]}` calls: {problem}"
         raise CompileError(error("E0544", message, func.span))
     builder = ModuleBuilder(module)
     names = {source: relax.GlobalVar(name, function_info(func))}

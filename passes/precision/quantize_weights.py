@@ -48,7 +48,9 @@ class QuantizeWeights(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         if self.group < 0 or self.group % 2:
-            raise CompileError(error("E0548", f"a group of {self.group} rows: give an even number, or 0 for all"))
+            raise CompileError(
+                error("E0548", f"`group` is {self.group}: it must be an even number of rows, or 0 for all")
+            )
 
         def change(_: str, func: relax.Function) -> relax.Function:
             if is_primitive(func):
@@ -178,7 +180,7 @@ def _quantize(data: TensorData, transposed: bool, options: QuantizeWeights) -> _
             raise CompileError(error("E0548", f"the weight `{data.key}` has elements that are not finite"))
         values, scales[:, part], zeros[:, part] = _quantize_groups(chunk.reshape(-1, group, chunk.shape[1]), options)
         if not np.isfinite(scales[:, part]).all():
-            help = "give `scale=float32`"
+            help = "use `scale=float32`"
             raise CompileError(
                 error("E0548", f"a scale of the weight `{data.key}` is too large for float16", help=help)
             )

@@ -149,7 +149,7 @@ def test_the_script_replays() -> None:
         ((4096, 4096, 4100), HOPPER, "not copied by 16 bytes"),
         ((48, 4096, 4096), HOPPER, "too few rows"),
         ((256, 256, 4096), HOPPER, "are done before"),
-        (("64", '"n"', "64"), HOPPER, "may begin anywhere"),
+        (("64", '"n"', "64"), HOPPER, "may be unaligned"),
     ],
 )
 def test_what_it_leaves_to_others(sizes: tuple[object, object, object], target: str, why: str) -> None:

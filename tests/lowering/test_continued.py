@@ -169,9 +169,9 @@ def test_what_comes_before_lowering_is_not_left_out() -> None:
         ("llvm", "insert-barriers", "E0546", "pass -t cuda"),
         ("cuda", "unroll-loops", "E0546", "pass -t llvm"),
         ("cuda", "lower-loops", "E0546", "the target is cuda"),
-        ("llvm", "lower-gpu", "E0546", "`lower-gpu` lowers for cuda, and the target is llvm"),
+        ("llvm", "lower-gpu", "E0546", "`lower-gpu` lowers for cuda, but the target is llvm"),
         ("cuda", "flatten-buffers", "E0545", "takes a module of loops, and this one has blocks"),
-        ("llvm", "lower,auto-schedule", "E0545", "`auto-schedule` takes a module of blocks, and this one has flat"),
+        ("llvm", "lower,auto-schedule", "E0545", "`auto-schedule` requires a module of blocks, but this one has flat"),
         ("llvm", "lower,lower-to-tir", "E0545", "run it before the steps of lowering"),
     ],
 )

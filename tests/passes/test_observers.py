@@ -172,8 +172,8 @@ def test_check_each_passes_what_is_right_and_says_so() -> None:
     check = CheckEach({"x": np.arange(4, dtype="float32")}, write=said.append)
     observe("ewise-fma,dead-code,dead-code,fuse,lower-to-tir,fuse-tir", check)
     assert check.guilty is None
-    assert "check-each: ewise-fma: the same numbers\n" in said
-    assert "check-each: dead-code: the same module\n" in said
+    assert "check-each: ewise-fma: results unchanged\n" in said
+    assert "check-each: dead-code: module unchanged\n" in said
 
 
 def test_check_each_compiles_what_takes_long() -> None:
@@ -231,7 +231,7 @@ def test_checking_begins_where_all_arrays_are_there(tmp_path: Path) -> None:
     text = TEXT.replace("x: R.Tensor", 'y: R.Tensor((4,), "float32"), x: R.Tensor', 2)
     check = CheckEach({"y": np.ones(4, "float32")}, write=said.append)
     run_pipeline(pipeline, mlcc.parse(text.replace("R.multiply(x, x)", "R.multiply(y, x)")), ctx, [check])
-    assert said[0] == "check-each: `main` is interpreted; checking begins behind bind-params\n"
+    assert said[0] == "check-each: `main` is interpreted; checking begins after bind-params\n"
     assert check.guilty == "doubling"
 
 

@@ -38,11 +38,11 @@ class Module:
 """
 EDGES = {
     ("a", "c"): "fused: one kernel of 2 operations",
-    ("c", "d"): "in a kernel that is out-fusable, takes only what is element-wise or broadcast behind it; `d`",
+    ("c", "d"): "in a kernel that is out-fusable, fuses only with element-wise or broadcast operations; `d`",
     ("d", "s"): "`s` (reduction) is on the way from it to `e`",
     ("d", "e"): "`s` (reduction) is on the way from it to `e`",
     ("s", "e"): "`s` is a reduction, which ends its kernel",
-    ("e", "p"): "(`p`, `q`, `z`) does not come together again: fused, `e` would be computed twice",
+    ("e", "p"): "(`p`, `q`, `z`) do not join: if fused, `e` would be computed twice",
     ("e", "q"): "would be computed twice",
     ("e", "z"): "`z` is opaque",
     ("p", "r"): "fused: one kernel of 2 operations",

@@ -92,7 +92,7 @@ def test_records_of_other_builds_are_told_of(model: Path, capsys: pytest.Capture
     capsys.readouterr()
     assert run(["compile", "model.mlc", "-O3", "-o", "m.o", "-t", "llvm{cpu=native}", "--db", "tune.db"]) == 0
     said = capsys.readouterr().err
-    assert "warning[W1101]: no record of tune.db is for this build: mm: its records are for -O2" in said
+    assert "warning[W1101]: no record of tune.db matches this build: mm: its records are for -O2" in said
     assert run(["compile", "model.mlc", "-o", "m.o", "-t", OTHER, "--db", "tune.db", "--warnings=error"]) == 1
     assert "the target llvm{cpu=native}" in capsys.readouterr().err
     with pytest.warns(UserWarning, match="W1101"):

@@ -36,7 +36,7 @@ def column_nest(kernel: GpuKernel, block: BlockRV) -> str:
     if length is not None and results is not None and stage.plain:
         blocks = -(-results // _lanes(kernel, stage, place))
         part_count = min(2 * kernel.facts.sm_count // max(blocks, 1), length // MIN_PART)
-    note = f"`{stage.block.name}`: results side by side"
+    note = f"`{stage.block.name}`: contiguous results"
     if part_count > 1 and length is not None:
         loops = [kernel.loops(block)[n] for n in stage.reduced]
         fused = kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]
@@ -62,7 +62,7 @@ def _bind_loops(kernel: GpuKernel, block: BlockRV) -> None:
     sch, stage = kernel.sch, kernel.stage(block)
     place = contiguous_result_loop(stage)
     if place is None:
-        not_this(f"block `{stage.block.name}` does not lie side by side")
+        not_this(f"block `{stage.block.name}` is not contiguous along its results")
     loops, lanes = kernel.loops(block), _lanes(kernel, stage, place)
     others = [n for n in stage.spatial if n != place]
     order = [*others, place, *stage.reduced]

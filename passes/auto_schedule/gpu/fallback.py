@@ -18,7 +18,7 @@ MANY = 8  # chunks that are worth a kernel of their own
 def fallback(kernel: GpuKernel) -> str:
     """Schedule every stage by itself; a stage whose steps are refused is left to the pass `bind-threads`."""
     if any(0 in stage.extents for stage in kernel.stages()):
-        not_this("a loop never runs")  # what a reduction over nothing gives is for `bind-threads`
+        not_this("a loop has no iterations")  # what a reduction over nothing gives is for `bind-threads`
     count = inline_cheap(kernel)
     for block in kernel.blocks():
         restore = kernel.checkpoint()
@@ -26,8 +26,8 @@ def fallback(kernel: GpuKernel) -> str:
             _schedule_stage(kernel, block)
         except CompileError as exc:
             restore()
-            kernel.say(f"`{kernel.stage(block).block.name}` stays as it is: {exc.diagnostics[0].message}")
-    return "no rule for the whole" + (f"; {count} stages are computed where they are read" if count else "")
+            kernel.say(f"`{kernel.stage(block).block.name}` left alone: {exc.diagnostics[0].message}")
+    return "no rule for the whole kernel" + (f"; {count} stages are inlined" if count else "")
 
 
 def _schedule_stage(kernel: GpuKernel, block: BlockRV) -> None:

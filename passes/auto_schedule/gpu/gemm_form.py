@@ -30,7 +30,7 @@ def to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     columns = [p for p in places if p in stage.spatial and product.rhs.has(p) and p not in batch]
     depth = [p for p in places if p in stage.reduced]
     if any(stage.extents[p] is None for group in (batch, rows, columns, depth) for p in group[1:]):
-        not_this(f"block `{stage.block.name}` has inner axes whose sizes are not known")
+        not_this(f"block `{stage.block.name}` has inner axes of unknown size")
     copies = [sch.reindex(block, ("read", read_index(kernel, block, o.buffer))) for o in (product.lhs, product.rhs)]
     sch.reindex(block, ("write", 0))
     extents = {p: stage.extents[p] or 0 for p in places}
@@ -50,7 +50,7 @@ def _access_axes(kernel: GpuKernel, block: BlockRV, buffer: tir.Buffer) -> list[
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
     access = next(a for a in stage.accesses if a.buffer is buffer)
     if not all(isinstance(i, tir.Var) and i in of_loop for i in access.indices):
-        not_this(f"`{buffer.name}` is not accessed by axes")
+        not_this(f"`{buffer.name}` is not indexed by axes")
     return [of_loop[i] for i in access.indices]  # type: ignore[index]
 
 

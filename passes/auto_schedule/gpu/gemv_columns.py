@@ -39,7 +39,7 @@ def columns(kernel: GpuKernel) -> str:
     """Schedule a skinny product whose matrix is contiguous along the results; see the module."""
     gemm = match_skinny_gemm(kernel)
     if gemm.product.contiguous_axis(gemm.matrix) != gemm.matrix_axes[-1]:
-        not_this("the matrix is not consecutive along what is not summed up over")
+        not_this("the matrix is not contiguous along the results")
     shape = _choose_shape(kernel, gemm)
     sch, stage, name = kernel.sch, gemm.product.stage, gemm.product.stage.block.name
     pad_axes(kernel, gemm.block, gemm.product, {gemm.matrix_axes[-1]: shape.x * shape.lanes})
@@ -50,12 +50,12 @@ def columns(kernel: GpuKernel) -> str:
     step, depth = shape.y * shape.rows, gemm.product.depth
     if depth is None or depth % step:
         if len(gemm.reduce_axes) > 1:
-            not_this("rows of several axes, which groups do not divide")
+            not_this("the rows span several axes, which the groups do not divide")
         sch.pad_reduction(depth_loop, step)
     _, group, _ = sch.split(depth_loop, [None, shape.y, shape.rows])
     partial = sch.rfactor(group, 0)
     _schedule(kernel, gemm, partial, shape)
-    kernel.say(f"{shape.x} threads of {shape.lanes} columns each, {shape.y} times for other rows")
+    kernel.say(f"{shape.x} threads of {shape.lanes} columns each, in {shape.y} groups over the rows")
     return (
         f"`{name}` reads a matrix of {_size_text(stage.extents[gemm.matrix_axes[-1]])} columns for {gemm.count} vectors"
     )

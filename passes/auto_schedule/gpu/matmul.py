@@ -38,7 +38,7 @@ def matmul(kernel: GpuKernel) -> str:
     if has_several_axes(product) and None not in product.stage.extents:
         block, product = as_gemm(kernel, block, product)
     schedule_tiled(kernel, block, product)
-    return f"`{product.stage.block.name}` is a product of matrices"
+    return f"`{product.stage.block.name}` is a matrix product"
 
 
 def conv(kernel: GpuKernel) -> str:

@@ -44,7 +44,7 @@ def rows(kernel: GpuKernel) -> str:
     reduced = sum(bool(s.reduced) for s in stages)
     _schedule(kernel, axes, distribution)
     kernel.say(_describe(distribution))
-    return f"{reduced} reductions along rows; {distribution.threads} threads have a row"
+    return f"{reduced} reductions along rows; {distribution.threads} threads per row"
 
 
 def _describe(share: RowShare) -> str:
@@ -226,7 +226,7 @@ def _shared_row_axes(kernel: GpuKernel, stages: list[Stage]) -> int:
         not_this("there are several outputs")
     count = min(sum(n in s.spatial for n in s.nonunit_loops) for s in stages if s.reduced)
     if count == 0:
-        not_this("there is one row only")
+        not_this("there is only one row")
     first = [stages[-1].loops[n] for n in stages[-1].nonunit_loops[:count]]
     for stage in stages:
         name = f"block `{stage.block.name}`"
@@ -235,14 +235,14 @@ def _shared_row_axes(kernel: GpuKernel, stages: list[Stage]) -> int:
         long = stage.nonunit_loops
         own = [stage.loops[n] for n in long[:count]]
         if not len(own) == len(first) == count or not all(map(stage.same_extent, own, first)):
-            not_this(f"{name} has other rows")
+            not_this(f"{name} runs over other rows")
         inner = _row_loops(stage, count)
         if any(n not in long[:count] for n in long if n not in inner):
-            not_this(f"{name} reduces one part of its rows only")
+            not_this(f"{name} reduces only a part of its rows")
         if stage.reduced:
             _check_contiguous_rows(stage, inner)
             if not has_known_combiner(stage):
-                not_this(f"how {name} combines is not known")
+                not_this(f"the combiner of {name} is unknown")
     return count
 
 
@@ -251,14 +251,14 @@ def _check_contiguous_rows(stage: Stage, inner: list[int]) -> None:
     along = [n for n in inner if stage.extents[n] != 1]
     name = f"block `{stage.block.name}`"
     if along and not all(step in (0, 1) for step in stage.steps_by(along[-1])):
-        not_this(f"{name} does not read along its rows")
+        not_this(f"{name} does not read contiguously along its rows")
     length = stage.times(inner)
     if length is not None and length <= SHORT:
         reads = [
             a for a in stage.accesses if not a.stored and not a.variables.isdisjoint(stage.loops[n].var for n in along)
         ]
         if length < 2 or not any(is_row(stage, a, inner, length) for a in reads):
-            not_this(f"rows of {length} elements are for one thread each")
+            not_this(f"rows of {length} elements are reduced by one thread each")
 
 
 def reduction_nest(kernel: GpuKernel, block: BlockRV) -> None:

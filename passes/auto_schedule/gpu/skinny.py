@@ -81,7 +81,7 @@ def match_skinny_gemm(kernel: GpuKernel) -> SkinnyGemm:
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
     results = tuple(of_loop.get(i, -1) for i in stage.accesses[-1].indices)  # type: ignore[call-overload]
     if sorted(results) != list(stage.spatial):
-        not_this("results are not stored by axes alone")
+        not_this("results are not indexed by axes alone")
     return SkinnyGemm(block, product, matrix, vectors, shared_axes, matrix_axes, vector_axes, reduce_axes, results)
 
 

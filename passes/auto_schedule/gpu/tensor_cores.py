@@ -38,7 +38,7 @@ def tensor_cores(kernel: GpuKernel) -> str:
     block, product = only_product(kernel)
     name = product.stage.block.name
     _schedule(kernel, block, product)
-    return f"`{name}` is a product of matrices for tensor cores"
+    return f"`{name}` is a matrix product for tensor cores"
 
 
 def tensor_conv(kernel: GpuKernel) -> str:
@@ -52,7 +52,7 @@ def tensor_conv(kernel: GpuKernel) -> str:
 
 def _check(kernel: GpuKernel) -> None:
     if not kernel.facts.has_cp_async:
-        not_this(f"{kernel.facts.arch.name} has no asynchronous copies, and other shapes of products")
+        not_this(f"{kernel.facts.arch.name} has no asynchronous copies, and other instruction shapes")
 
 
 def _schedule(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
@@ -94,5 +94,5 @@ def _mma_kind(product: Contraction) -> MmaKind:
     operands = {str(o.buffer.dtype) for o in (product.lhs, product.rhs)}
     kind = _KINDS.get((operands.pop(), str(product.stage.stores[0].buffer.dtype))) if len(operands) == 1 else None
     if kind is None:
-        not_this("tensor cores have no such product")
+        not_this("tensor cores have no product of these types")
     return kind

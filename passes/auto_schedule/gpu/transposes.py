@@ -27,13 +27,13 @@ def transposes(kernel: GpuKernel) -> str:
     inline_cheap(kernel)
     transposed_blocks = [(block, _transposed_access(kernel.stage(block))) for block in kernel.blocks()]
     if not any(axes for _, axes in transposed_blocks):
-        not_this("no block reads along another axis than it stores")
+        not_this("no block reads along one axis and stores along another")
     for block, axes in transposed_blocks:
         if axes is None:
             kernel.say(thread_nest(kernel, block))
         else:
             _transpose_by_tiles(kernel, block, *axes)
-    return "stores along another axis than it reads"
+    return "reads along one axis and stores along another"
 
 
 def _transposed_access(stage: Stage) -> tuple[list[int], list[int], Access] | None:
@@ -103,7 +103,7 @@ def _fuse_axes(kernel: GpuKernel, block: BlockRV, stored: list[int], loaded: lis
     axes = [loop_positions[v] for v in (stage.axes[a.var] for a in stage.block.iter_vars) if v in loop_positions]
     extents = {n: extent or 0 for n, extent in enumerate(stage.extents)}
     if len(axes) != len(stage.loops) or any(not extents[n] for group in (stored, loaded) for n in group[1:]):
-        not_this("axes cannot be put together")
+        not_this("the axes cannot be fused")
     outer = [[n] for n in axes if n not in (*stored, *loaded)]
     kernel.sch.transform_block_layout(block, fused_axes_map(axes, (*outer, loaded, stored), extents))
     return [len(outer) + 1], [len(outer)]

@@ -51,7 +51,7 @@ _ROW_ELEMENTS = 64  # elements of a row of 128 bytes
 
 def warpgroups(kernel: GpuKernel) -> str:
     """Schedule a matrix product by warpgroups; see the module."""
-    return f"`{_schedule_product(kernel, windows=False)}` is a product of matrices for warpgroups"
+    return f"`{_schedule_product(kernel, windows=False)}` is a matrix product for warpgroups"
 
 
 def warpgroup_conv(kernel: GpuKernel) -> str:
@@ -62,7 +62,7 @@ def warpgroup_conv(kernel: GpuKernel) -> str:
 def _schedule_product(kernel: GpuKernel, windows: bool) -> str:
     """Schedule the only product, and all other blocks; return the name of the product's block."""
     if not kernel.facts.has_wgmma:
-        not_this(f"{kernel.facts.arch.name} has no products of warpgroups")
+        not_this(f"{kernel.facts.arch.name} has no warpgroup instructions")
     block, product = only_product(kernel, windows)
     product = with_inner_row_axis(product)
     name = product.stage.block.name
@@ -92,7 +92,7 @@ def _operand_kind(product: Contraction) -> str:
     operands = {str(o.buffer.dtype) for o in (product.lhs, product.rhs)}
     kind = _KINDS.get(operands.pop()) if len(operands) == 1 else None
     if kind is None or str(product.stage.stores[0].buffer.dtype) != "float32":
-        not_this("warpgroups multiply float16 or bfloat16, and sum up in float32")
+        not_this("warpgroups multiply float16 or bfloat16, and accumulate in float32")
     return kind
 
 
@@ -103,15 +103,15 @@ def _why_no_bulk_copy(kernel: GpuKernel, product: Contraction, operand: Operand)
     """
     own_axis, buffer = product.m if operand is product.lhs else product.n, operand.buffer
     if product.m is None or len(product.k) != 1 or operand.windows or operand.places[-1] not in (own_axis, *product.k):
-        return f"`{buffer.name}` has rows of its own axis or of the products' nowhere"
+        return f"`{buffer.name}` is not a matrix with contiguous rows along its own axis or the reduction"
     is_parameter = any(b is buffer for b in kernel.func.buffers)
     written = any(w.buffer is buffer for stage in kernel.stages() for w in stage.block.writes)
     if not is_parameter or written or len(buffer.shape) > MOST_DIMS:
-        return f"`{buffer.name}` is nothing that the copy engine reads"
+        return f"`{buffer.name}` is not a parameter that the copy engine can read"
     row = tir.const_int(buffer.shape[-1])
     begins = 0 if buffer.elem_offset is None else tir.const_int(buffer.elem_offset)
     if row is None or row * buffer.dtype.bytes % VECTOR_BYTES or buffer.strides or begins != 0:
-        return f"rows of `{buffer.name}` may begin anywhere"
+        return f"rows of `{buffer.name}` may be unaligned"
     return None
 
 
@@ -130,7 +130,7 @@ def _choose_tile(kernel: GpuKernel, product: Contraction) -> WarpgroupConfig:
     joined = Sizes(m * rows, n, k, sizes.batches // rows, 2)
     other = tensor_tiles.choose(kernel.facts, joined, _INSTRUCTION_DEPTH)
     if other is not None and tensor_tiles.clocks(kernel.facts, joined, other) < choice.clocks:
-        kernel.prefer_next_rule(f"warps by themselves are done before: {other}")
+        kernel.prefer_next_rule(f"single warps are estimated to be faster: {other}")
     choice = choose_tile(kernel, choices, PARTS)
     stages = kernel.choose("stages", "steps that are in shared memory at once", [*range(choice.stages, 0, -1)])
     return replace(choice, stages=stages)
@@ -163,7 +163,7 @@ def _schedule_tiles(
             dims = operand.places.index(own), operand.places.index(product.k[0])
             threads = {"threadIdx.y": tile.groups, "threadIdx.x": GROUP}
             if copy_to_shared(kernel, strip, step, threads, dims, kept, kept) * _ELEMENT_BYTES < VECTOR_BYTES:
-                not_this(f"an operand is not copied by {VECTOR_BYTES} bytes at a time")
+                not_this(f"an operand cannot be copied {VECTOR_BYTES} bytes at a time")
         sch.annotate(strip, "permuted_layout", _ROW_ELEMENTS * _ELEMENT_BYTES)
     store = sch.cache_write(mma, 0, "warpgroup")
     sums = kernel.stage(store).block.reads[0].buffer
