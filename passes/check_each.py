@@ -96,7 +96,7 @@ class CheckEach(Observer):
             help = did_you_mean(self.func, module)
             raise CompileError(error("E0512", f"the module has no function `{self.func}` to run", help=help))
         arrays, results = self._arrays(func, module)
-        module = promoted_module(module)  # what functions of operators mean until then
+        module = promoted_module(module)  # lowered operators compute narrow floats in float32
         if self.emulated is not None and STEP in module.attrs:
             returned = self.emulated(module, self.func, arrays)
         elif self.compiled is not None and not self._interpret:

@@ -42,13 +42,15 @@ class AttentionKernel(KernelTemplate):
     def __init__(self, attention: Attention, tile: Tile) -> None:
         self.attention = attention
         self.tile = tile
-        store_loop_kind = "range" if tile.columns > attention.columns else "T.vectorized"  # of columns that are stored
+        store_loop_kind = (
+            "range" if tile.columns > attention.columns else "T.vectorized"
+        )  # loop over the stored columns
         super().__init__(
             load_template(tile.text, **tile.placeholders(), pair=store_loop_kind),
             (attention.batch, attention.heads, attention.queries, attention.keys),
         )
-        self.has_async_copies = False  # are there asynchronous ones?
-        self.key_tiles = (attention.keys, attention.keys)  # of tiles of keys
+        self.has_async_copies = False  # set by asynchronous copies
+        self.key_tiles = (attention.keys, attention.keys)  # the range of key tiles
 
     def call_parts(self) -> Expr:
         return tile_count(self.attention.queries, self.tile.rows)
@@ -152,7 +154,7 @@ class AttentionKernel(KernelTemplate):
         value = element(b, h, row_var, column_var)
         transposed = _is_contiguous_along(value, row_var) and not _is_contiguous_along(
             value, column_var
-        )  # such as keys by columns
+        )  # such as transposed keys
         sizes = (1,) if transposed else (VECTOR_BYTES // self.attention.dtype.bytes, 4, 2, 1)
         lanes = next(n for n in sizes if width % n == 0 and padded_width % n == 0)
         vectors_per_row = padded_width // lanes
@@ -168,7 +170,7 @@ class AttentionKernel(KernelTemplate):
         i = c.add(first, c.cast(INT64, row))
         inside = c.less(i, extent)
         if padded_width > width:
-            inside = c.logical_and(inside, c.less(column, width))  # whole vectors are
+            inside = c.logical_and(inside, c.less(column, width))  # whole vectors are inside or outside
         store, is_async = self._copy_vector(
             element(b, h, i, column_var), column_var, lanes, target, (row, column), inside
         )

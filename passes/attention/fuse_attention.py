@@ -58,7 +58,7 @@ class _Fuser(RelaxMutator):
         self.facts = facts
         self.index = Index.of(func)
         self.uses = Uses.of(func)
-        # what is to be fused, by the variable of the last result
+        # matches to fuse, by the variable of the last result
         self.matches: dict[relax.Var, tuple[ResultLayout, AttentionMatch | relax.Call]] = {}
         for var, value in self.index.value.items():
             match = value if _is_attention(value) else match_attention(value, self.index, self.uses)

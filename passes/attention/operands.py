@@ -21,7 +21,7 @@ from mlcc.passes.graph.lower_to_tir import Arguments, scalar_constant
 from mlcc.passes.patterns.pattern_match import Index
 from mlcc.te.tensor import Tensor, TensorLoad
 
-MAX_RECOMPUTED = 32  # operators that are computed again
+MAX_RECOMPUTED = 32  # most operators that one kernel recomputes
 
 
 class Operands:
@@ -29,9 +29,7 @@ class Operands:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.always_recomputed: frozenset[relax.Expr] = (
-            frozenset()
-        )  # what is computed again whatever operator it comes from
+        self.always_recomputed: frozenset[relax.Expr] = frozenset()  # values that are recomputed whatever their cost
         self.arguments = Arguments()
         self.tensors: dict[relax.Expr, Tensor] = {}
         self.recomputed_count = 0

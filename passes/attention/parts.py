@@ -18,8 +18,8 @@ from mlcc.passes.attention.spec import Attention
 from mlcc.passes.attention.text import KernelTemplate, load_template
 from mlcc.passes.attention.tiles import Tile
 
-MIN_TILES_PER_BLOCK = 2  # of keys, that a block goes over
-MAX_BLOCKS_PER_SM = 4  # that run on a multiprocessor at once
+MIN_TILES_PER_BLOCK = 2  # least key tiles per block
+MAX_BLOCKS_PER_SM = 4  # blocks that run on a multiprocessor at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -43,7 +43,7 @@ class KernelTemplate(Folding):
         self.vars: dict[tir.Var, tir.Var] = {}
         self.buffers: dict[tir.Buffer, tir.Buffer] = {}
         self.by_data: dict[tir.Var, tir.Buffer] = {}
-        self.scratch: list[tir.Buffer] = []  # of what calls stand for
+        self.scratch: list[tir.Buffer] = []  # buffers that the expansions of calls allocate
 
     # ------------------------------------------------------------ the text's own variables and buffers
 
@@ -88,5 +88,5 @@ class KernelTemplate(Folding):
 def _template_call(node: Any) -> tuple[str, Sequence[Expr]]:
     match node:
         case tir.Call(op=tir.Op("tir.call_extern" | "tir.call_pure_extern"), args=(tir.StringImm(value=name), *args)):
-            return ("", ()) if name.startswith("__") else (name, args)  # those are CUDA's own
+            return ("", ()) if name.startswith("__") else (name, args)  # CUDA's own functions
     return "", ()

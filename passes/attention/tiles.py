@@ -11,18 +11,18 @@ from mlcc.ir import tir
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.attention.spec import Attention
 
-VECTOR = 4  # floats that a thread loads from shared memory at a time
-THREADS_PER_ROW = 16  # threads of a row of queries
+VECTOR = 4  # floats per load from shared memory
+THREADS_PER_ROW = 16  # threads per row of queries
 MAX_SUMS, MAX_SUMS_LONG_ROWS = (
     64,
     32,
-)  # results that a thread has registers for; beside long rows of values, which it needs too
-LONG_ROW_COLUMNS = 8  # columns of a thread from which on rows are long
+)  # accumulators per thread; fewer if rows of values are long
+LONG_ROW_COLUMNS = 8  # columns per thread above which rows are long
 QUERIES, KEYS = (64, 32, 16, 8), (64, 32, 16)
-MMA_SIZE = 16  # rows, columns and depth of a step of tensor cores
-MAX_REGISTER_WIDTH = 128  # columns of a query of which a thread keeps its part in registers
-SPLIT_TILE_KEYS = 32  # keys of a tile where blocks share them out
-_MIN_QUERIES = {"fma": 8, "mma": 16}  # queries of a tile
+MMA_SIZE = 16  # rows, columns and depth of a tensor core instruction
+MAX_REGISTER_WIDTH = 128  # largest query width that is kept in registers
+SPLIT_TILE_KEYS = 32  # keys per tile where blocks split the keys
+_MIN_QUERIES = {"fma": 8, "mma": 16}  # least queries per tile
 _MMA_TYPES = {"float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -34,7 +34,7 @@ class Tile(ABC):
     keys: int
     width: int
     columns: int
-    text: ClassVar[str]  # the kernel's
+    text: ClassVar[str]  # the name of the template
 
     @property
     @abstractmethod
@@ -76,7 +76,7 @@ class FmaTile(Tile):
 
     @property
     def shared(self) -> int:
-        wide = (self.rows + self.keys) * (self.width + VECTOR)  # the piece behind each row spreads columns over banks
+        wide = (self.rows + self.keys) * (self.width + VECTOR)  # padding of each row spreads columns over banks
         return 4 * (wide + self.keys * self.columns + self.rows * (self.keys + VECTOR))
 
     def placeholders(self) -> Mapping[str, object]:
@@ -115,7 +115,7 @@ class MmaTile(Tile):
         kept_steps = steps if self.width <= MAX_REGISTER_WIDTH else 1
         return {
             "rows": self.rows, "keys": self.keys, "warps": self.warps, "width": self.width, "columns": self.columns,
-            # 16 bytes behind each row put the rows of a matrix of `ldmatrix` into different banks
+            # 16 bytes of padding put the rows of a matrix of `ldmatrix` into different banks
             "width_row": self.width + 8, "result_row": self.columns + 8, "dtype": self.dtype,
             "kind": _MMA_TYPES[self.dtype], "kept": kept_steps, "before": steps if kept_steps == steps else 0,
             "again": int(kept_steps < steps),

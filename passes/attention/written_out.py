@@ -64,7 +64,7 @@ def match_attention(value_product: relax.Expr, index: Index, uses: Uses) -> Atte
     shapes = _dims(scores), _dims(value_product)
     if not _same_shape(shapes[0], dims) or not _same_shape(
         shapes[1], dims, 1
-    ):  # heads that appear on the way, or with the values
+    ):  # heads introduced between the products, or by the values
         return None
     values = {_dtype(e) for e in (*operands, value_product.args[0])}  # type: ignore[attr-defined]
     if len(values) != 1 or not {_dtype(e) for e in (scores, logits, value_product)} <= {*values, FLOAT32}:

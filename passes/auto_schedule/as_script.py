@@ -10,7 +10,7 @@ from mlcc.passes.auto_schedule.choose import Answer, Facts
 from mlcc.passes.auto_schedule.offers import TuningChoice
 from mlcc.passes.auto_schedule.plans import Planned
 
-SHARPNESS = 8  # the power of the expected times that options are drawn by
+SHARPNESS = 8  # options are sampled by this power of their speed
 
 
 def as_script(outcomes: Sequence[Answer], facts: Facts, target: str) -> str:

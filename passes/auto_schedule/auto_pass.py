@@ -30,7 +30,7 @@ class AutoSchedule(Pass):
     needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        facts_of(ctx.target)  # refuses a target that there are no rules for, with or without functions
+        facts_of(ctx.target)  # raises an error for a target without rules, even if there are no functions
         scheduled = module.copy()
         for outcome in answers(module, lambda func: function_facts(func, ctx.target)):
             if outcome.func is not None:

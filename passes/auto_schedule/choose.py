@@ -59,7 +59,7 @@ def answers(
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     constants = constant_parameters(module)
     outcomes: list[Answer] = []
-    with uncollected():  # a fifth of the time went into looking for garbage among trees that are all in use
+    with uncollected():  # collecting garbage among live trees took a fifth of the time
         for at, (name, func) in enumerate(functions.items()):
             function_facts = facts(func) if callable(facts) else facts
             default_rules = GPU_RULES if isinstance(function_facts, GpuFacts) else RULES
@@ -78,7 +78,7 @@ def answers(
     return outcomes
 
 
-_GC_INTERVAL = 32  # functions after which garbage is looked for: of each there is 0.2 MB
+_GC_INTERVAL = 32  # functions between garbage collections: each leaves 0.2 MB
 
 
 def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
@@ -130,7 +130,7 @@ def apply_first_rule(start: AnyKernel[Any], rules: Sequence[Rule], wanted: Reque
         except (RecursionError, MemoryError):
             raise
         except Exception as exc:
-            # a bug of a rule must not cost anyone their program: it is compiled by the rules that remain
+            # a bug in a rule must not break compilation: the remaining rules are tried
             failure = failure or exc
             refusals.append((rule.name, f"failed: {type(exc).__name__}: {exc}"))
         else:
@@ -149,7 +149,7 @@ def prepare_kernel(
     widened = kernel.copy_for_rule()
     try:
         return widened if compute_halves_in_float32(widened) else kernel
-    except CompileError:  # a step was refused: it stays as it is
+    except CompileError:  # a step was refused: keep the kernel unchanged
         return kernel
 
 

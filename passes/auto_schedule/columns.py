@@ -27,9 +27,9 @@ from mlcc.passes.auto_schedule.padded_copies import copied_windows, place_copies
 from mlcc.passes.auto_schedule.stage import CALL_OPERATIONS, Access, Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-MAX_OPTIONS = 6  # numbers of vectors or rows of a tile that are offered, those nearest to the best guess
-UNROLL_LIMIT = 16  # elements of a window that are written out one after the other
-HALF_VECTOR_COST = 0.6  # what a vector of half the width costs of a whole one
+MAX_OPTIONS = 6  # most options for the vectors or rows of a tile
+UNROLL_LIMIT = 16  # most window elements that are unrolled
+HALF_VECTOR_COST = 0.6  # the cost of a half-width vector relative to a full one
 
 
 def columns(kernel: Kernel) -> str:
@@ -132,7 +132,7 @@ def _choose_width(kernel: Kernel, stage: Stage) -> Width:
         not_this("there is only one column")
     max_vectors = _accumulator_count(kernel)
     if any(_shared_loads(stage, n) for n in stage.spatial if n != along):
-        max_vectors = max(max_vectors // 4, 1)  # the others are rows, for which vectors are loaded once
+        max_vectors = max(max_vectors // 4, 1)  # the other axes provide rows, which share the loaded vectors
     vectors = max(max_vectors // 2, 1) if period is None else _least_waste_group(-(-period // lanes), max_vectors)
     options = nearest_first(
         vectors, range(1, 2 * _accumulator_count(kernel) + 1) if period is None else range(1, -(-period // lanes) + 1)

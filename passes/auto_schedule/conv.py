@@ -41,7 +41,7 @@ from mlcc.passes.auto_schedule.tiles import PARTS, Tile, tiles
 from mlcc.passes.auto_schedule.widen_half import widened_dtype
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-MAX_UNROLLED = 16  # steps of the sums that are written out one after the other
+MAX_UNROLLED = 16  # most steps of the reduction that are unrolled
 
 
 def conv(kernel: Kernel) -> str:
@@ -227,7 +227,7 @@ def _prepare_data(
         zero = c.const(0, written.dtype)
         index_map = tir.IndexMap(index_vars, tuple(indices))
         if stride and (tir.const_int(written.shape[-1]) or 1) % stride == 0 and not data_in_groups:
-            kernel.sch.transform_block_layout(copy, index_map)  # else rows are filled up, by loops of that kind
+            kernel.sch.transform_block_layout(copy, index_map)  # otherwise rows are padded
         kernel.sch.transform_layout(block, ("read", number), index_map, zero)
     return [copy]
 

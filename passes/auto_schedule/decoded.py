@@ -20,7 +20,7 @@ ROWS_AT_A_TIME = (
     8,
     4,
     2,
-)  # of the matrix that are decoded at a time: as many sums go through a register before it is stored
+)  # rows of the matrix decoded at a time: as many products are added before a sum is stored
 
 
 def decoded(kernel: Kernel) -> str:

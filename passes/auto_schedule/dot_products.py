@@ -13,8 +13,8 @@ from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_
 from mlcc.passes.auto_schedule.products import element_lanes, elementwise_consumer, only_product, schedule_others
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-MAX_STREAMS = 4  # rows of the matrix that go by at a time: more are not prefetched
-LANES_PER_STEP = 4  # lanes that one step puts together at the end
+MAX_STREAMS = 4  # rows of the matrix read at a time, limited by prefetching
+LANES_PER_STEP = 4  # lanes that one step combines at the end
 
 
 def dots(kernel: Kernel) -> str:
@@ -145,9 +145,7 @@ def _schedule_lanes(kernel: Kernel, part: BlockRV, outer_count: int, is_first_st
     loops = kernel.loops(part)
     spatial_loops = [n for n in range(outer_count, len(loops)) if n in stage.spatial]
     depth = [loops[n] for n in stage.reduced]
-    spatial_loops.sort(
-        key=lambda n: stage.store_stride(n) == 1
-    )  # the lanes, along which results lie side by side, inside
+    spatial_loops.sort(key=lambda n: stage.store_stride(n) == 1)  # the lanes, with contiguous results, innermost
     members = depth[-1:] if is_first_step and group_size > 1 else []
     sch.reorder(*depth[: len(depth) - len(members)], *(loops[n] for n in spatial_loops), *members)
     for loop in (*(loops[n] for n in spatial_loops[:-1]), *members):

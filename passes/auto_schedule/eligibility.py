@@ -7,14 +7,14 @@ from mlcc.ir.visit import has_block
 from mlcc.passes.schedule.tree import child_realizes
 
 SCHEDULED = "tir.is_scheduled"
-MADE_BY = "mlcc.made_by"  # the pass that wrote a function's loops, and what it chose
+MADE_BY = "mlcc.made_by"  # the pass that scheduled a function, and its choices
 _USER_ANNOTATIONS = (
     "pragma_",
     "meta_schedule",
     "schedule_rule",
     "auto_copy",
     "tir.",
-)  # annotations of blocks that decide
+)  # annotations by which users schedule blocks
 
 
 def why_left_alone(func: tir.PrimFunc) -> str | None:

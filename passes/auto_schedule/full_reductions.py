@@ -15,8 +15,8 @@ from mlcc.passes.auto_schedule.rows import schedule_row_stage, split_reduction
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-CHUNK_ELEMENTS = 1 << 14  # elements that one partial result comes from
-ENOUGH_RESULTS = 64  # results for which there is enough to share out without chunks
+CHUNK_ELEMENTS = 1 << 14  # elements per partial result
+ENOUGH_RESULTS = 64  # results that are enough work for all cores without chunks
 
 
 def full_reduction_nest(kernel: Kernel, block: BlockRV) -> str:

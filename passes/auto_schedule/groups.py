@@ -26,7 +26,7 @@ from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.auto_schedule.tiles import Tile
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-MIN_REUSE = 16  # of elements that have to be copied for it, where they are not known
+MIN_REUSE = 16  # least reuse of operands that have to be packed at run time
 _FLIPPED = {"int8": "uint8", "uint8": "int8"}
 
 
@@ -63,9 +63,7 @@ def form_dot_groups(kernel: Kernel, block: BlockRV, product: Contraction) -> tup
     place = product.contiguous_axis(product.lhs)
     if place not in product.k or not product.rhs.has(place) or place not in product.rhs.places:
         place = next((p for p in reversed(product.k) if p in product.lhs.places and p in product.rhs.places), None)
-    can_relayout = (
-        product.lhs.windows or product.rhs.windows or product.m is not None
-    )  # a copy of another layout is made
+    can_relayout = product.lhs.windows or product.rhs.windows or product.m is not None  # a copy can change the layout
     if (
         place is None
         or (product.extent(place) or 2) < 2

@@ -35,7 +35,7 @@ def _inline_cheap(kernel: AnyKernel[Any], excluded: str = "") -> int:
     for block in kernel.blocks() if inlined_count else ():
         stage = kernel.stage(block)
         if stage.reduced and any(divisions(i) for region in stage.block.reads for i in (r.min for r in region.region)):
-            kernel.sch.simplify_indices(block)  # reductions are told by their indices
+            kernel.sch.simplify_indices(block)  # rules recognize reductions by their indices
     return inlined_count
 
 

@@ -38,10 +38,10 @@ class AnyKernel(Generic[Facts]):
 
     def __init__(self, sch: Schedule, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> None:
         self.sch, self.name, self.facts, self._constants = sch, name, facts, constants
-        self.notes: list[str] = []  # what was done, for whoever asks why
-        self.offers: list[TuningChoice] = []  # choices, in the order in which they were made
+        self.notes: list[str] = []  # descriptions of the choices, for reports
+        self.offers: list[TuningChoice] = []  # choices in order
         self._requested = RequestedChoices()
-        self._steps = len(sch.trace)  # before the rule began
+        self._steps = len(sch.trace)  # steps before the rule
         self._memo: dict[str, tuple[Schedule, Any]] = {}  # shared by the kernels of all rules
 
     @staticmethod

@@ -43,16 +43,16 @@ from mlcc.passes.auto_schedule.tiles import PARTS, Tile, tiles
 from mlcc.passes.auto_schedule.widen_half import widened_dtype
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-MIN_PANEL_REUSE = 24  # rows that a panel has to serve before making it takes less time than it saves
-MIN_PANEL_REUSE_ROW_MAJOR = 128  # the same where vectors can be loaded without panels, from more lines and pages
-MAX_ROW_MAJOR_BYTES = 768 << 10  # bytes: a larger operand's rows are in more pages than loads find without a detour
+MIN_PANEL_REUSE = 24  # least rows per panel for packing to pay
+MIN_PANEL_REUSE_ROW_MAJOR = 128  # the same where vectors can be loaded without panels
+MAX_ROW_MAJOR_BYTES = 768 << 10  # bytes: rows of a larger operand miss the TLB
 MAX_UNROLLED_PRODUCTS, LONG_CODE_COST = (
     96,
     1.3,
-)  # multiplications that decoded code has room for; the time that is expected with more
-MAX_UNROLLED = 8  # steps of the sums that are written out one after the other
+)  # multiplications that fit the decoded code; the expected relative time with more
+MAX_UNROLLED = 8  # most steps of the reduction that are unrolled
 
-MIN_DOT_VECTORS = 16  # vectors of a dot product beside whose products the sum of its lanes takes little time
+MIN_DOT_VECTORS = 16  # least vectors per dot product for the lane sum to be negligible
 
 
 def matmul(kernel: Kernel) -> str:
@@ -130,7 +130,7 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
     readable_in_rows = in_rows and in_cache and (n or 0) >= lanes
     is_constant = kernel.is_constant(product.rhs.buffer)
     reused = (product.reuse or 0) >= (MIN_PANEL_REUSE_ROW_MAJOR if in_rows else MIN_PANEL_REUSE)
-    # how often they serve is not known: panels for one row cost less than short dot products, one by one, for many
+    # reuse is unknown: packing for one row costs less than many separate short dot products
     long_depth = depth is not None and depth >= MIN_DOT_VECTORS * lanes
     unknown_reuse = product.reuse is None and not in_rows and not long_depth and (n is None or n >= lanes)
     pack_rhs = is_constant or unknown_reuse or (reused and not readable_in_rows) or groups is not None
@@ -143,7 +143,7 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
     if in_rows and not is_constant and groups is None:
         pack_rhs = kernel.choose_bool("panels", "the right operand is copied to panels as wide as a tile", pack_rhs)
     reserved = groups.reserved_registers(kernel) if groups else None
-    halves = pack_rhs and groups is None  # half a vector in rows often lies in two lines
+    halves = pack_rhs and groups is None  # half vectors in rows often cross cache lines
     panel_columns = shared_columns(kernel, product, m)
     candidates = [
         (1 / tile.efficiency(m, n), tile) for tile in tiles(facts, m, n, lanes, reserved, halves, panel_columns)
@@ -247,7 +247,7 @@ def _place_copy(
     if level:
         try:
             kernel.sch.compute_at(copy.block, outer[level - 1], preserve_unit_loops=True)
-        except CompileError:  # not proven to be whole where it is read: then all copies are made first
+        except CompileError:  # not provably complete where it is read: make all copies first
             level = 0
     if not copy.step:
         if not level:

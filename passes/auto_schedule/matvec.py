@@ -19,9 +19,9 @@ ROWS_AT_A_TIME = (
     6,
     5,
     4,
-)  # rows at a time: fewer make more trips to the sums, more take more streams than are prefetched
-OTHER_ROWS_AT_A_TIME = (16, 2, 1)  # what else may be wanted
-MIN_ROWS_PER_CORE = 64  # of a core, so that what it sums up is worth adding up afterwards
+)  # rows at a time: fewer reload the sums more often, more exceed the prefetchers' streams
+OTHER_ROWS_AT_A_TIME = (16, 2, 1)  # further options
+MIN_ROWS_PER_CORE = 64  # rows per core that make partial sums worth combining
 
 
 def matvec(kernel: Kernel) -> str:

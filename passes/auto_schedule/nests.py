@@ -174,7 +174,7 @@ def parallelize_outer(kernel: Kernel, loops: list[LoopRV]) -> bool:
     for loop in loops:
         extent = tir.const_int(kernel.sch.get(loop).extent)
         if not known and extent is not None and extent < PIECES_PER_CORE * kernel.facts.cores:
-            break  # a short loop inside costs less than divisions by sizes that are not known
+            break  # a short inner loop costs less than divisions by unknown sizes
         chosen.append(loop)
         total, known = total * (1 if extent is None else extent), known and extent is not None
         if total >= PIECES_PER_CORE * kernel.facts.cores:
@@ -192,7 +192,7 @@ def parallelize_outer(kernel: Kernel, loops: list[LoopRV]) -> bool:
     return True
 
 
-PIECES_PER_CORE = 4  # parallel pieces for each core, so that none of them waits long for the last one
+PIECES_PER_CORE = 4  # parallel pieces per core, for load balance
 
 
 def reduce_nest(kernel: Kernel, block: BlockRV) -> str:
@@ -207,7 +207,7 @@ def reduce_nest(kernel: Kernel, block: BlockRV) -> str:
         return f"`{stage.block.name}` left alone: no loop is proven to write distinct elements"
     vector = vectorizable_loop(stage, disjoint) if stage.straight and stage.block.init is not None else None
     if vector is not None and not set(stage.steps_by(vector)) <= {0, 1}:
-        vector = None  # gathers cost more than vectors save
+        vector = None  # gathers cost more than vectorization saves
     loops = kernel.loops(block)
     outer = [n for n in stage.spatial if n != vector]
     reduced = list(stage.reduced)

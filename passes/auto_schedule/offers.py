@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-UNRATED_COST = (
-    1.1  # how long a rule expects the whole to take with an option that it has no figure for, relative to the first
-)
+UNRATED_COST = 1.1  # the expected relative time of an option that a rule has no estimate for
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def copied_windows(
         and kernel.stage(reader).block.name.endswith("_pad")
         and elementwise_consumer(kernel, reader) is not None
     ):
-        try_inline(kernel, reader)  # the copy out of padded memory
+        try_inline(kernel, reader)  # the copy from padded memory
     copies = []
     for buffer in windows:
         copy = _find_or_add_copy(kernel, block, buffer)

@@ -21,7 +21,7 @@ from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import RULES
 from mlcc.records.workload import candidate_key
 
-OTHER_RULE_COST = 2.0  # how long a kernel is expected to take with a rule that is not its own, relative to its own
+OTHER_RULE_COST = 2.0  # the expected relative time of a kernel under another rule than its default
 
 
 @dataclass(frozen=True)

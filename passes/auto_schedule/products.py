@@ -110,7 +110,7 @@ def accumulate_locally(
     storing_block = elementwise_consumer(kernel, block)
     if storing_block is not None and kernel.stage(storing_block).block.name.endswith(
         "_pad"
-    ):  # the copy out of padded memory
+    ):  # the copy from padded memory
         next_reader = elementwise_consumer(kernel, storing_block)
         if next_reader is not None and try_inline(kernel, storing_block):
             storing_block = next_reader

@@ -12,9 +12,9 @@ from mlcc.passes.auto_schedule.nests import is_worth_parallelizing
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV
 
-ACCUMULATORS = 4  # vectors that add up side by side: an addition takes about that many times as long as it keeps a unit
-VECTORS_AT_A_TIME = 2  # vectors at a time of a stage that computes: what one waits for is done for the other meanwhile
-LANES_PER_STEP = 4  # partial results that one step puts together at the end of a row
+ACCUMULATORS = 4  # independent vector accumulators: the latency of an addition over its throughput
+VECTORS_AT_A_TIME = 2  # vectors at a time of a stage, which hides latency
+LANES_PER_STEP = 4  # partial results that one step combines at the end of a row
 
 
 def rows(kernel: Kernel) -> str:
@@ -114,7 +114,7 @@ def split_reduction(
         loop = kernel.fused(loops)
     elif len(loops) > 1 and extents[-1] is not None and 2 * extents[-1] < lanes - 2:
         return [(block, "short")]
-    else:  # the last loop with a rest that contributes nothing; others around it
+    else:  # pad the last loop with neutral elements
         loop = loops[-1]
         kernel.sch.pad_reduction(loop, vectors * lanes)
     kernel.say(f"`{stage.block.name}`: partial results in {vectors} vectors of {lanes}")
@@ -192,7 +192,7 @@ def fuse_reduction_into_producer(kernel: Kernel, block: BlockRV, partial: BlockR
     sch.vectorize(lane)
     try:
         sch.reverse_compute_at(partial, step)
-    except CompileError:  # it reads more than this stage makes at a step
+    except CompileError:  # it reads more than this stage computes in a step
         schedule_row_stage(kernel, partial, "partial")
         return
     sch.vectorize(kernel.fused(kernel.loops(partial)[2:]))

@@ -19,7 +19,7 @@ class Rule:
     """
 
     name: str
-    place: str  # "module:function" in this package; imported when the rule is first asked
+    place: str  # "module:function" in this package; imported when the rule is first tried
 
     def function(self) -> Callable[[AnyKernel[Any]], str]:
         module, _, function = self.place.partition(":")

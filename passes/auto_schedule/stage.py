@@ -161,7 +161,7 @@ class Stage:
             elif var in used_vars(index):
                 difference = c.sub(substitute(index, {var: c.add(var, 1)}), index)
                 total = c.add(total, c.mul(c.cast(dtype, difference), c.cast(dtype, stride)))
-        total = analyzer.simplify(total)  # as a whole: what quotients and remainders give cancels out
+        total = analyzer.simplify(total)  # as a whole, so that quotients and remainders cancel
         loop_vars = {loop.var for loop in self.loops}
         return None if used_vars(total) & loop_vars or _has_loads_or_calls(total) else total
 
@@ -232,7 +232,7 @@ def stages_of(func: tir.PrimFunc) -> list[Stage]:
     return [] if root is None else [Stage(r, tuple(tree.loops_above(r.block))) for r in tree.child_realizes(root.body)]
 
 
-CALL_OPERATIONS = 16  # what exp, a division of vectors and their kin cost, in simple operations
+CALL_OPERATIONS = 16  # cost of exp, vector division and the like, in simple operations
 
 
 def _has_loads_or_calls(expr: tir.Expr) -> bool:

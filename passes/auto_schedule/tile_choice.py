@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from mlcc.passes.auto_schedule.kernel import AnyKernel
 
-MAX_SLOWDOWN = 1.6  # times as long as with the best tile: what is expected to take longer is not offered
+MAX_SLOWDOWN = 1.6  # tiles with a larger expected time relative to the best are not offered
 T = TypeVar("T")
 
 
@@ -22,7 +22,7 @@ def choose_tile(
     remaining = [one for one in candidates if one[0] <= MAX_SLOWDOWN * candidates[0][0]]
     for name, about, value in parts:
         costs: dict[int, float] = {}
-        for time, tile in remaining:  # the first with a value is the best with it
+        for time, tile in remaining:  # candidates are sorted: the first with a value is its best
             costs.setdefault(value(tile), time)
         chosen = kernel.choose(name, about, costs, "tile")
         remaining = [one for one in remaining if value(one[1]) == chosen]

@@ -8,9 +8,9 @@ from operator import attrgetter
 
 from mlcc.machine.cpu_tables import CpuFacts
 
-SUMS_IN_FLIGHT = 8  # sums under way at once that keep the multipliers busy: latency 4, two of them
-ROW_LOAD, VECTOR_LOAD = 0.2, 0.35  # in multiplications: one element from L1, spread out; a vector of a panel from L2
-TYPICAL_SIZES = (1, 8, 32, 100, 1000)  # what a size that is not known may turn out to be
+SUMS_IN_FLIGHT = 8  # independent sums that keep the multipliers busy: latency 4, two units
+ROW_LOAD, VECTOR_LOAD = 0.2, 0.35  # in multiplications: a broadcast element from L1; a vector of a panel from L2
+TYPICAL_SIZES = (1, 8, 32, 100, 1000)  # assumed values of unknown sizes
 
 
 @dataclass(frozen=True, order=True)
@@ -88,10 +88,10 @@ def tiles(
     one vector, which needs a load for each multiplication, would be bound by loads.
     """
     registers = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
-    # half a vector holds all columns: no CPU takes longer for it, and those that work in halves take half the time
+    # half a vector holds all columns: never slower, and twice as fast on CPUs that split vectors
     fits_half_vector = n is not None and n * 2 <= lanes
     try_halves = halves and (facts.in_halves or fits_half_vector) and lanes > 2 and n is not None
-    load_width = 0.5 if facts.in_halves else 1.0  # of a vector, that is loaded at a time
+    load_width = 0.5 if facts.in_halves else 1.0  # the fraction of a vector per load
     widths = [(lanes, 1.0)] + [(lanes // 2, 0.5)] * try_halves
     candidates = [
         Tile(
@@ -119,7 +119,7 @@ PARTS: tuple[tuple[str, str, Callable[[Tile], int]], ...] = (
     ("lanes", "elements of a vector", attrgetter("lanes")),
     ("vectors", "vectors of columns of a tile", attrgetter("vectors")),
     ("rows", "rows of a tile", attrgetter("rows")),
-)  # what tells tiles apart, for `choose_tile`
+)  # the dimensions of a tile, for `choose_tile`
 
 
 def best_tile(

@@ -52,7 +52,7 @@ def transposed_loops(stage: Stage) -> tuple[int, int] | None:
     return None
 
 
-MAX_GATHER_STRIDE = 4  # elements between those that a vector is still put together from by a few loads
+MAX_GATHER_STRIDE = 4  # the largest stride at which a few loads still gather a vector
 
 
 def _schedule_blocks(kernel: Kernel, block: BlockRV, store: int, read: int) -> None:

@@ -14,8 +14,8 @@ from mlcc.passes.auto_schedule.stage import stages_of
 from mlcc.passes.fusion.fusion_graph import Group
 from mlcc.relax.queries import call_arguments, tir_callee, used_vars
 
-MAX_ROWS = 32  # of products: with more of them, an operand that stands decoded in memory is worth its bytes
-MIN_GAIN = 2  # times as many bytes as it is made from has an operand that is decoded
+MAX_ROWS = 32  # with more rows, decoding the operand in advance pays
+MIN_GAIN = 2  # least size ratio of an operand to its encoded form
 
 
 def fuse_decoders(block: relax.DataflowBlock, groups: list[Group], module: IRModule) -> list[Group]:

@@ -99,7 +99,7 @@ def _operator_kind(call: relax.Call) -> FusionKind:
         return FusionKind.OPAQUE
     tensors = [a for a in call.args if isinstance(a.struct_info, relax.TensorStructInfo)]
     if known.kind is FusionKind.BROADCAST and any(_same_shape(a, call) for a in tensors):
-        return FusionKind.ELEMWISE  # it follows the layout of one of its operands
+        return FusionKind.ELEMWISE  # it has the layout of one of its operands
     return known.kind
 
 

@@ -50,7 +50,9 @@ class _Builder:
     scalar_params: list[tir.Var] = field(default_factory=list)
     allocated: list[tir.Buffer] = field(default_factory=list)
     body: list[tir.Stmt] = field(default_factory=list)
-    same_origin: bool = True  # no function of the text stands beside one of an operator, where one has narrow floats
+    same_origin: bool = (
+        True  # False if functions of the program and of operators are mixed, and some have narrow floats
+    )
 
     def build(self, func: relax.Function) -> FusedKernel:
         views = _views_of(func, self.module)
@@ -65,7 +67,7 @@ class _Builder:
                 self.values[binding.var] = self.value(binding.value)
         outputs = self.value(func.body.body)
         if len(set(outputs)) != len(outputs) or not set(outputs) <= set(self.allocated):
-            raise _NotFusible  # a result that is an argument, or twice the same
+            raise _NotFusible  # a result is an argument, or occurs twice
         inputs = [*self.inputs, *self.constants.values()]
         params = [*map(handle, inputs), *self.scalar_params, *map(handle, outputs)]
         buffers = [*inputs, *(None for _ in self.scalar_params), *outputs]
@@ -188,7 +190,7 @@ class _Builder:
         for index in call.attrs.get("inplace_indices", ()):
             target = self.argument(arguments[index]) if 0 <= index < len(arguments) else None
             if target is not None and target not in self.allocated:
-                raise _NotFusible  # an argument, which the caller still has
+                raise _NotFusible  # an argument, which the caller may still use
             targets.append(target)
         if len(targets) != len(list(_outputs(call))):
             raise _NotFusible

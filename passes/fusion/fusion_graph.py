@@ -157,7 +157,7 @@ def _sink(node: Node, group: Group, place: _Dominator, groups: list[Group], phas
         return Refusal(Rule.TOO_LARGE, kind, sink)
     if kind is FusionKind.OUT_EWISE_FUSABLE:
         if phase == 1:
-            return None  # it has had its turn
+            return None  # it was handled in the first phase
         wanted, allowed = place.kind is FusionKind.ELEMWISE, _at_most_broadcast
     elif kind <= FusionKind.BROADCAST:
         wanted, allowed = (

@@ -24,7 +24,7 @@ from mlcc.relax.construct import (
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import call_arguments, tir_callee, used_vars
 
-# operands that are written again inside a fused function instead of passed to it
+# operands that are repeated inside a fused function instead of passed to it
 _INLINE = (relax.ShapeExpr, relax.PrimValue, relax.StringImm, relax.DataTypeImm, relax.GlobalVar, relax.ExternFunc)
 
 
@@ -101,7 +101,7 @@ class Grouper(RelaxMutator):
             operand = self.visit(argument)
             arguments.append(self.emit(operand) if isinstance(operand, relax.TupleGetItem) else operand)
         call = call_function(name, self.builder.module[name], tuple(arguments))
-        call = replace(call, span=self.anchor(bindings).span)  # where the kernel comes from, mostly
+        call = replace(call, span=self.anchor(bindings).span)  # the source location of the kernel
         if len(outputs) == 1:
             (binding,) = [b for b in bindings if b.var is outputs[0]]
             self.rebind(binding, call)
@@ -262,7 +262,7 @@ def _external_operands(bindings: list[relax.VarBinding], style: Style) -> dict[r
             continue
         for operand in _leaves(value, style):
             if operand not in inner:
-                operands[operand] = None  # keeps the place of an earlier use of a field
+                operands[operand] = None  # keeps the position of an earlier use
     return operands
 
 

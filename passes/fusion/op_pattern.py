@@ -40,7 +40,7 @@ def computed_kind(func: tir.PrimFunc) -> FusionKind:
             return FusionKind.OPAQUE
         writes_output = any(w.buffer in outputs for w in block.writes)
         if kind is FusionKind.COMM_REDUCE and writes_output and block_kind <= FusionKind.INJECTIVE:
-            kind = FusionKind.OUT_EWISE_FUSABLE  # reduce, then scale: softmax and its kin
+            kind = FusionKind.OUT_EWISE_FUSABLE  # reduce, then scale, as softmax does
         else:
             kind = max(kind, block_kind)
     return kind
@@ -78,7 +78,7 @@ def _block_kind(block: tir.Block) -> FusionKind:
             kind = max(kind, FusionKind.INJECTIVE)
         else:
             return _reduction_kind(block, loads)
-    # A[i, j] = B[i, j] + C[i] counts as element-wise: it follows the layout of one of its operands
+    # A[i, j] = B[i, j] + C[i] counts as element-wise: it has the layout of one of its operands
     return FusionKind.ELEMWISE if kind is FusionKind.BROADCAST and has_elemwise else kind
 
 

@@ -17,7 +17,7 @@ from mlcc.passes.graph.tidy import clean_up_rewritten
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import all_bindings, is_call, used_vars
 
-_DEFAULT_UPPER_BOUND = 1 << 31  # what a size is taken to be less than, if the function states nothing
+_DEFAULT_UPPER_BOUND = 1 << 31  # the default upper bound of a symbolic size
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def _lower_broadcast_operand(call: relax.Call, x: te.Tensor, *shape: Any) -> te.
 
 _BROADCAST_TO = ops.get("broadcast_to")
 assert _BROADCAST_TO is not None
-# `R.broadcast_to` for extents that may be 1, which TVM's function takes to be equal
+# `R.broadcast_to` for extents that may be 1; TVM's function assumes equality
 _BROADCAST_OPERAND = dataclasses.replace(
     _BROADCAST_TO, name="relax.broadcast_operand", impl=Impl("x", lower=_lower_broadcast_operand)
 )

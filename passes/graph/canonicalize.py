@@ -39,7 +39,9 @@ class Canonicalize(Pass):
 
 def canonical(func: relax.Function, module: IRModule) -> relax.Function:
     """Return the function in canonical form: symbolic variables first, then bindings."""
-    func = RelaxMutator(module).visit_function(func)  # joins blocks, so that fewer variables are used outside their own
+    func = RelaxMutator(module).visit_function(
+        func
+    )  # join blocks, so that fewer variables are used outside their block
     func = _replace_known_symbols(func, module)
     return renamed(func, module)
 

@@ -183,7 +183,7 @@ def _combine(block: _Block, lhs: relax.Var) -> bool:
     products = block.branches(lhs)
     branches = block.extended(products) if len(products) > 1 else []
     operands = [o for branch in branches for o in branch.operands()]
-    if len(set(operands)) < len(operands):  # the same product twice is for `eliminate-common-subexpr`
+    if len(set(operands)) < len(operands):  # equal products are left to `eliminate-common-subexpr`
         return False
     changed = False
     for branch in branches:
@@ -211,8 +211,8 @@ def _join(block: _Block, lhs: relax.Var, group: list[_Branch]) -> bool:
     for binding in [*window, None]:
         if binding is not None:
             waiting.append(binding)
-        blocked_by_cast = False  # a `match_cast` waits, which may bind symbolic variables
-        for other in list(waiting):  # in order, what all is there for
+        blocked_by_cast = False  # set once a `match_cast` waits: it may bind symbols
+        for other in list(waiting):  # in order, bindings whose operands are defined
             replaced = other.var in fields
             if blocked_by_cast or (sources if replaced else set(used_vars(other))) & missing:
                 blocked_by_cast |= isinstance(other, relax.MatchCast)

@@ -83,6 +83,6 @@ class _Remover(RelaxMutator):
 
     def visit_binding(self, binding: relax.Binding) -> None:
         if binding.var in self.live:
-            # the value keeps its struct info: nothing that it uses has changed
+            # the struct info is unchanged, since the operands are
             value = self.visit(binding.value)  # type: ignore[attr-defined]
             self.put(replace(binding, value=value))

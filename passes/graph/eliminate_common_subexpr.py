@@ -54,13 +54,13 @@ class _Eliminator(RelaxMutator):
         if not self.is_candidate(value):
             self.put(new_binding)
             return
-        # the hash takes all variables for the same, and all constants of a type
+        # the hash ignores the identity of variables and the values of constants
         key = (structural_hash(value), *used_vars(value), *map(_content_sample, used_constants(value)))
         for earlier in self.known.get(key, ()):
             if _equal_bindings(earlier, new_binding):
                 self.put(relax.VarBinding(binding.var, earlier.var, span=binding.span))
                 self.remap[binding.var] = earlier.var
-                self.known[key].append(new_binding)  # behind a dataflow block only its outputs are left
+                self.known[key].append(new_binding)  # after a dataflow block only its outputs are visible
                 return
         self.put(new_binding)
         self.known.setdefault(key, []).append(new_binding)
@@ -73,7 +73,7 @@ class _Eliminator(RelaxMutator):
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         outer = dict(self.remap)
         new_block = super().visit_block(block)
-        if isinstance(block, relax.DataflowBlock):  # its own variables are not seen outside
+        if isinstance(block, relax.DataflowBlock):  # its local variables are not visible outside
             for bindings in self.known.values():
                 bindings[:] = [b for b in bindings if not isinstance(b.var, relax.DataflowVar)]
             self.remap = outer
@@ -86,7 +86,7 @@ class _Eliminator(RelaxMutator):
         return new_seq
 
     def visit_function(self, func: relax.Function) -> relax.Function:
-        outer, self.known = self.known, {}  # a nested function runs elsewhere
+        outer, self.known = self.known, {}  # values of the enclosing function are not shared
         new_func = super().visit_function(func)
         self.known = outer
         return new_func

@@ -18,7 +18,7 @@ from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import shape_expr, tensor_info
 from mlcc.relax.queries import is_call, tir_callee
 
-WORK_LIMIT = 1 << 22  # operations that a TIR function may take to be evaluated here
+WORK_LIMIT = 1 << 22  # most operations of a TIR function that is evaluated
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class InlineFunctions(Pass):
         if not chosen:
             return module
         _check_growth(module, chosen)
-        for _ in chosen:  # callees of callees, the innermost ones last
+        for _ in chosen:  # repeat for the callees of callees
             new_module = map_relax_functions(module, lambda _, func, m=module: _Inliner(m, chosen).visit_function(func))
             if new_module.functions == module.functions:
                 break

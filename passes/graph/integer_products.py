@@ -19,8 +19,8 @@ from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import tensor_info
 from mlcc.relax.queries import Uses, is_call, is_primitive
 
-_INT32_BOUND = 2**31  # what sums of int32 stay below
-_MAX_MAGNITUDE = {"int8": 128, "uint8": 255}  # the greatest magnitude of an element
+_INT32_BOUND = 2**31  # the bound of int32 sums
+_MAX_MAGNITUDE = {"int8": 128, "uint8": 255}  # the largest magnitude of an element
 _LAYOUTS = {  # of the data and the weights, by convolution
     "nn.conv1d": ("NCW", "OIW"), "nn.conv2d": ("NCHW", "OIHW"), "nn.conv3d": ("NCDHW", "OIDHW"),
 }  # fmt: skip
@@ -55,8 +55,8 @@ class _Quantized:
     data: relax.Expr
     scale: relax.Expr
     zero: relax.Expr
-    along: int = 0  # the axis of the integers that several zero points are along
-    axis: int | None = None  # of the views, that several scales are along; None for one scale for all
+    along: int = 0  # the axis of the integers along which zero points vary
+    axis: int | None = None  # the axis of the views along which scales vary; None for a single scale
     views: tuple[relax.Call, ...] = ()
 
     @property

@@ -52,7 +52,7 @@ class LambdaLift(Pass):
 
 # ---------------------------------------------------------------- names
 
-_Place = tuple[str, ...]  # the function of the module, then the variables on the way
+_Place = tuple[str, ...]  # the path: the module's function, then the variables of nested ones
 
 
 def _nested(module: IRModule) -> Iterator[tuple[relax.Function, _Place]]:
@@ -101,7 +101,7 @@ def _unique_names(module: IRModule) -> dict[relax.Function, str]:
         for func, name in proposed.items():
             if name is not None and name not in used and proposals.count(name) == 1:
                 names[func] = name
-    for func, place in nested.items():  # names of the module happen to look like ours
+    for func, place in nested.items():  # on a clash with names of the module
         number = 0
         while func not in names:
             name = f"{place[0]}_{place[-1]}_{number}"
@@ -171,7 +171,7 @@ class _Lifter(_ClosureCalls):
         captured = [v for v in _captured(func) if v is not binding.var and v not in self.lifted]
         captured_values = {self.remap.get(v, v): None for v in captured}
         inner = {v: relax.Var(v.name, self.remap.get(v, v).struct_info) for v in captured}
-        free = free_symbols(replace(func, params=(*func.params, *inner.values())))  # no parameter gives these
+        free = free_symbols(replace(func, params=(*func.params, *inner.values())))  # symbols that no parameter defines
         shapes = tuple(relax.Var(f"param_{s.name}", shape_expr((s,)).struct_info) for s in free)
         params = (*func.params, *inner.values(), *shapes)
         info = relax.FuncStructInfo(

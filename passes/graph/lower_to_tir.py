@@ -131,7 +131,7 @@ class _Lowering(RelaxMutator):
         if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op)) or expr.op.name in self.skipped:
             return expr
         if isinstance(expr.struct_info, relax.PrimStructInfo) and expr.struct_info.value is not None:
-            return scalar(expr.struct_info.value, expr.span)  # of two scalars
+            return scalar(expr.struct_info.value, expr.span)  # a call on two scalars
         op = ops.get(expr.op.name)
         measure = None if op is None else op.impl.found
         if op is not None and op.impl.expand is not None and (shapes_known(expr) or depends_on_data(expr)):
@@ -203,7 +203,7 @@ class _LoweredCall:
     order: tuple[tir.Var, ...]
 
 
-Cache = dict[Any, _LoweredCall]  # by what a call looks like, see _Key
+Cache = dict[Any, _LoweredCall]  # by the key of a call, see `_KeyBuilder`
 
 
 @dataclass
@@ -284,7 +284,7 @@ def lower_call(
         symbolic = [prim_value(substitute(v, current_symbols)) for v in shared.sizes]
         passed = [*arguments.passed, *symbolic]
         return call_tir(shared.name, builder.module[shared.name], passed, substitute(shared.info, current_symbols))  # type: ignore[arg-type]
-    renewed_call = arguments.renew(call)  # shapes and attributes over the function's own variables, too
+    renewed_call = arguments.renew(call)  # with fresh variables in shapes and attributes, too
     result: Any = next(
         lowered for lower in choice.of(op.impl) if (lowered := lower(renewed_call, *operands)) is not None
     )
@@ -367,7 +367,7 @@ class _KeyBuilder:
     """Builds keys by which calls compare: tensors by shape and dtype, variables by name and order of first use."""
 
     def __init__(self, old: dict[tir.Var, tir.Var]) -> None:
-        self.old = old  # a function's own variables stand for those of the graph
+        self.old = old  # maps fresh variables back to those of the graph
         self.order: list[tir.Var] = []
 
     def of(self, value: Any) -> Any:

@@ -54,11 +54,11 @@ class RelaxMutator:
         self.module = module
         self.remap: dict[relax.Var, relax.Expr] = {}
         self.in_dataflow = False
-        self.span: Span | None = None  # of the binding in hand, which bindings before it come from
+        self.span: Span | None = None  # the span of the current binding, for inserted ones
         self._binding_stack: list[list[relax.Binding]] = []
         self._global_vars: dict[str, relax.GlobalVar] | None = None
 
-    # what subclasses override
+    # overridden by subclasses
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         """Return the replacement of an expression whose operands are rewritten already."""
@@ -71,7 +71,7 @@ class RelaxMutator:
         else:
             self.rebind(binding, value)
 
-    # what they call
+    # called by subclasses
 
     def put(self, binding: relax.Binding) -> None:
         """Append a binding unchanged."""
@@ -105,7 +105,7 @@ class RelaxMutator:
         self.remap[var] = new_var
         return new_var
 
-    # the walk
+    # traversal
 
     def visit_function(self, func: relax.Function) -> relax.Function:
         body = self.visit_scope(func.body)

@@ -15,7 +15,7 @@ from mlcc.passes.manage.manager import PassContext
 from mlcc.relax.construct import function_info
 from mlcc.relax.queries import operands
 
-Update = Callable[["CallSites", relax.Call], relax.Expr]  # what takes the place of a call of the changed function
+Update = Callable[["CallSites", relax.Call], relax.Expr]  # returns the replacement of a call
 
 
 def private_functions(module: IRModule) -> dict[str, relax.Function]:

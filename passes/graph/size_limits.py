@@ -10,7 +10,7 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ops.shapes import Dims, int64, known_dims, product
 from mlcc.ops.sizes import most_elements
 
-_MEMORY = 2**47  # bytes that a process can have
+_MEMORY = 2**47  # bytes of address space
 
 
 class SizeLimits:

@@ -48,7 +48,7 @@ class _Grouper(RelaxMutator):
         seq = super().visit_seq(seq)
         blocks: list[relax.BindingBlock] = []
         run: list[relax.Binding] = []
-        has_dataflow_part = False  # whether a part of the run is a dataflow block already
+        has_dataflow_part = False  # True if part of the run is a dataflow block already
         for block in seq.blocks:
             for binding in block.bindings:
                 if isinstance(block, relax.DataflowBlock) or not self.has_effects(binding):

@@ -14,7 +14,7 @@ from mlcc.passes.graph.symbolic import info_symbols, mentioned_symbols
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import operands, used_vars
 
-_INPUT, _OUTPUT = "input", "output"  # the ends of a function's graph; everything else in it is a variable
+_INPUT, _OUTPUT = "input", "output"  # the two artificial nodes of the graph; all others are variables
 
 
 @dataclass(frozen=True)

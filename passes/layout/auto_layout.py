@@ -147,7 +147,7 @@ class _LayoutChooser(Converter):
         self.facts, self.groups, self.chosen = facts, groups, chosen
         self.saved_cycles: defaultdict[relax.Var, float] = defaultdict(float)
         self.transpose_cost: defaultdict[relax.Var, float] = defaultdict(float)
-        self.var: relax.Var | None = None  # that is bound at the moment, and its group
+        self.var: relax.Var | None = None  # the variable being bound, and its group
         self.group: relax.Var | None = None
         self._conversions: dict[tuple[relax.Expr, Layout], relax.Expr] = {}
 
@@ -238,7 +238,7 @@ class _LayoutChooser(Converter):
         if layouts[0] == initial(call.args[0].struct_info) and self.has_few_channels(call):
             data = tuple(range(len(letters)))
         weight: Any = layouts[1]
-        if attrs["groups"] > 1:  # these are not packed, but read as they lie
+        if attrs["groups"] > 1:  # these are not packed, but read in place
             kernel = attrs["kernel_layout"]
             weight = tuple(kernel.index(x) for x in (*(x for x in kernel if x not in "OI"), "I", "O"))
         changed = attrs.with_item("data_layout", spelled(letters, data)).with_item("out_layout", spelled(result, out))

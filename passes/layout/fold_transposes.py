@@ -21,7 +21,7 @@ from mlcc.relax.construct import CALL_TIR, call_tir
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import is_call, tir_callee
 
-Axes = tuple[int, ...]  # for each axis of what is copied, where it is in the copy
+Axes = tuple[int, ...]  # the position in the copy of each axis of the source
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Folder(RelaxMutator):
         super().__init__(module)
         self.builder = ModuleBuilder(module)
         self.changed = False
-        self._copies: dict[relax.Expr, tuple[relax.Expr, Axes]] = {}  # of what, and how it was turned
+        self._copies: dict[relax.Expr, tuple[relax.Expr, Axes]] = {}  # the source of each copy, and its permutation
         self._reading: dict[tuple[str, tuple[Axes | None, ...]], tir.PrimFunc | None] = {}
 
     def visit_binding(self, binding: relax.Binding) -> None:

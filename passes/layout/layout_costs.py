@@ -9,9 +9,9 @@ from mlcc.ir import relax, tir
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.passes.auto_schedule.tiles import best_tile
 
-TRANSPOSE_CYCLES = 0.75  # cycles for each element that goes to another place
-COPY_CYCLES = 0.5  # and for each one that is copied as it lies
-USUAL_BATCH, USUAL_IMAGE = 1, 56  # what sizes that are not known are taken for
+TRANSPOSE_CYCLES = 0.75  # cycles per transposed element
+COPY_CYCLES = 0.5  # cycles per element copied in order
+USUAL_BATCH, USUAL_IMAGE = 1, 56  # assumed values of unknown sizes
 
 
 def channels_last(letters: str) -> str:
@@ -42,7 +42,7 @@ def convolution_cycles(call: relax.Call, last: str, facts: CpuFacts) -> float:
     lanes = facts.lanes(max(result.dtype.bits, 32) // 8)
     space = [x for x in attrs["out_layout"] if x not in "NC"]
     work: int = prod(out.values()) * weight["I"] * prod(weight[x] for x in space)
-    channels = max(out["C"] // max(attrs["groups"], 1), 1)  # those that are made from the same data
+    channels = max(out["C"] // max(attrs["groups"], 1), 1)  # channels computed from the same data
     if attrs["groups"] > 1 and channels == 1:
         efficiency = best_tile(facts, None, out[last], lanes).efficiency(None, out[last])
     elif last == "C":
@@ -50,7 +50,7 @@ def convolution_cycles(call: relax.Call, last: str, facts: CpuFacts) -> float:
     else:
         tile = best_tile(facts, channels, out[last], lanes)
         efficiency = tile.efficiency(channels, out[last])
-        if out[last] % tile.columns:  # data and result go through padded memory
+        if out[last] % tile.columns:  # data and result are copied through padded memory
             return work / (2 * lanes * efficiency) + COPY_CYCLES * (
                 prod(out.values()) + prod(extents(call.args[0].struct_info))
             )

@@ -100,7 +100,7 @@ class _Split:
         return replace(kernel, attrs=func.attrs, span=func.span)
 
 
-_COMPARE_BYTES = 1 << 22  # bytes that are compared at a time
+_COMPARE_BYTES = 1 << 22  # bytes compared at a time
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class _Panel:
         if self.dtype is not dtype or not data.ndim or mine.shape[1:] != data.shape[1:]:
             return False
         count = min(len(mine), len(data))
-        step = max(1, _COMPARE_BYTES * count // max(mine[:count].nbytes, 1))  # copies of it all would be large
+        step = max(1, _COMPARE_BYTES * count // max(mine[:count].nbytes, 1))  # avoids large copies
         if any(
             mine[at : min(at + step, count)].tobytes() != data[at : min(at + step, count)].tobytes()
             for at in range(0, count, step)
@@ -303,7 +303,7 @@ class _StatementUses:
                     plain = plain and effect_of(node) <= Effect.READ and not handles
                 case tir.Var() if not node.dtype.is_handle:
                     scalars.add(node)
-        return _StatementUses(reads, writes, plain and scalars <= bound)  # a size of another argument is not known
+        return _StatementUses(reads, writes, plain and scalars <= bound)  # sizes of other arguments are unknown
 
 
 def _is_compact(buffer: tir.Buffer) -> bool:

@@ -39,7 +39,7 @@ class CompileTimes(Timing, Listener):
         """Do nothing yet: code generation follows the passes."""
 
     def done(self, work: Work, seconds: float) -> None:
-        if not self._in_pass:  # whose time is counted as a whole
+        if not self._in_pass:  # a pass is timed as a whole
             self.stages[work.stage] += seconds
         if work.kernel:
             self.kernels[work.kernel][work.stage] += seconds

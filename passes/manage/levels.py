@@ -1,19 +1,19 @@
 """The pipelines of the optimization levels as text: shared parts, and those that suit any target."""
 
 SHAPES = "normalize,broadcast-operands,check-shapes"
-# what `R.ones` and its kin create is folded as what any operator makes: weights may be packed, masks computed
+# fold the results of `R.ones` and the like as those of other operators, for packed weights and masks
 FOLDED = "fold-constants{created=65536}"
-# what may fuse is read off the TIR functions
+# fusion kinds are derived from the TIR functions
 FUSED = "annotate-op-pattern,fuse,fuse-tir{keep-public=true}"
-# the same where products of few rows decode their weights
+# the same, with dequantization fused into products
 FUSED_DECODING = "annotate-op-pattern,fuse{dequantize=true},fuse-tir{keep-public=true}"
-# what operators compute, without TVM's roundings and with indices checked
+# operators without TVM's roundings, and with checked indices
 LOWERED = "lower-to-tir{accurate=true check-indices=true}"
 PROMOTED = "promote-narrow-floats"
 OPERATORS = f"{LOWERED},{PROMOTED}"
 SHARED_WORK = f"fold-batch-norm{{strict=true}},eliminate-common-subexpr,{FOLDED}"
 
-# no schedules: what code is then depends on nothing but its loops
+# without schedules: the code depends only on the loops
 _ALL = f"{SHAPES},canonicalize,{SHARED_WORK},dead-code,{LOWERED},{FUSED},{PROMOTED}"
 LEVELS: dict[str, str] = {
     # as written: nothing is fused, folded or scheduled

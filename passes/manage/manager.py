@@ -234,7 +234,7 @@ def run_pipeline(
     try:
         for observer in observers:
             observer.start(pipeline, module)
-        with deep_recursion(MIXED):  # expressions are as deep as operators make them: `R.concat` of 1,000 tensors
+        with deep_recursion(MIXED):  # operators create deep expressions, as `R.concat` of 1,000 tensors
             for at, current in enumerate(pipeline.passes):
                 module = _run_pass(pipeline, at, current, module, ctx, observers)
         if ctx.failed:

@@ -17,7 +17,7 @@ from mlcc.passes import ALIASES, PASSES
 from mlcc.passes.manage.manager import Observer, Pass, Pipeline
 
 _DUMP = "# --- "
-DATA_LIMIT = 1 << 20  # bytes of constants that a dump still carries
+DATA_LIMIT = 1 << 20  # most bytes of constants in a dump
 
 Write = Callable[[str], None]
 
@@ -46,7 +46,7 @@ class Dump(Observer):
     names_before: Collection[str] | None = ()
     names_after: Collection[str] | None = ()
     folder: str | None = None
-    save: Callable[[str, str, str], None] | None = None  # path, text, how the text of any dump begins
+    save: Callable[[str, str, str], None] | None = None  # called with the path, the text, and the prefix of every dump
 
     def __post_init__(self) -> None:
         self.names_before = _canonical_names(self.names_before)
@@ -133,7 +133,7 @@ def time_rows(spent: Sequence[tuple[str, float]]) -> list[str]:
     return [f"{1e3 * s:10.2f} ms  {100 * s / whole if whole else 0:5.1f} %  {name}" for name, s in spent]
 
 
-_SIZE_ERRORS = ("E0355", "E0492")  # what sizes found on the way can show
+_SIZE_ERRORS = ("E0355", "E0492")  # errors that derived sizes can reveal
 
 
 @dataclass

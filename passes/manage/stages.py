@@ -6,8 +6,8 @@ from mlcc.ir.module import IRModule
 
 # attributes of a module: the form of its PrimFuncs, the step that made it, the target of all steps so far
 STAGE, STEP, TARGET = "mlcc.stage", "mlcc.step", "mlcc.target"
-SANITIZED = "mlcc.sanitized"  # of a module that goes the way of code whose accesses are checked
-BLOCKS = "blocks"  # of a module that says nothing: loops around blocks, buffers of any rank
+SANITIZED = "mlcc.sanitized"  # set for modules lowered with access checks
+BLOCKS = "blocks"  # the default: loops around blocks, buffers of any rank
 LOOPS = "loops"  # no blocks; buffers of any rank
 FLAT = "flat"  # no blocks; one index per access
 KERNELS = "kernels"  # kernels are functions, which host code launches

@@ -121,7 +121,7 @@ class _ChosenMatches:
         members = {*match.roots, *match.inner}
         covered = self.covered.get(block, {})
         last = max(index.place[m] for m in members)
-        while covered.get(last, last) > last:  # from behind this place nothing leads back
+        while covered.get(last, last) > last:  # no path from later positions leads back
             last = covered[last]
         worklist = [u for m in members for u in index.users.get(m, ()) if u not in members]
         seen: set[relax.Var] = set()

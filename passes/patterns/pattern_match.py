@@ -16,7 +16,7 @@ from mlcc.passes.fusion.grouping import ordering_dependences, written_in_place
 from mlcc.passes.patterns.rules import Pattern
 from mlcc.relax.queries import all_bindings, used_vars
 
-MAX_STEPS = 100_000  # of one attempt to match
+MAX_STEPS = 100_000  # per attempted match
 
 
 class Symbols:
@@ -76,7 +76,7 @@ class Index:
 
     value: dict[relax.Var, relax.Expr] = field(default_factory=dict)
     block: dict[relax.Var, relax.BindingBlock] = field(default_factory=dict)
-    place: dict[relax.Var, int] = field(default_factory=dict)  # within its block
+    place: dict[relax.Var, int] = field(default_factory=dict)  # position within its block
     users: dict[relax.Var, list[relax.Var]] = field(default_factory=dict)  # variables whose values use it
     overwritten: set[relax.Var] = field(default_factory=set)  # operands that calls write into in place
 
@@ -133,11 +133,11 @@ class _State:
 
     bound: Mapping[relax.Var, relax.Expr]
     through: tuple[relax.Var, ...]
-    shapes: tuple[tuple[Any, Any], ...]  # struct infos and expressions that have to agree in the end
+    shapes: tuple[tuple[Any, Any], ...]  # pairs of struct infos and expressions that must agree
     attrs: Mapping[str, Any]
 
 
-_Goals = tuple[Any, Any, "_Goals"] | None  # (pattern, expression), and the rest
+_Goals = tuple[Any, Any, "_Goals"] | None  # a pair (pattern, expression), and the remaining goals
 
 
 class Matcher:

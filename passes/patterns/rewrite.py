@@ -23,8 +23,8 @@ from mlcc.relax.construct import function_info, make_tuple
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import all_bindings, is_primitive, used_vars
 
-MAX_GROWTH = 50  # times the bindings of a function, and
-EXTRA_BINDINGS = 10_000  # bindings besides, that it may grow to
+MAX_GROWTH = 50  # growth factor of a function's bindings, and
+EXTRA_BINDINGS = 10_000  # additional bindings that it may reach
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def rewritten(module: IRModule, rules: list[Rule], limit: int = 100) -> IRModule
     for name, func in module.functions.items():
         if isinstance(func, relax.Function) and not is_primitive(func) and "Codegen" not in func.attrs:
             builder.module.functions[name] = _apply_to_fixed_point(name, func, imports, builder, limit)
-    return keep_reachable(builder.module, set(module))  # rules may have brought along what is not called after all
+    return keep_reachable(builder.module, set(module))  # imported functions may be unused
 
 
 def _apply_to_fixed_point(
@@ -146,9 +146,9 @@ def _insertion_point(match: Match, index: Index) -> relax.Var | None:
     (block,) = blocks
     operands = {v for a in match.args for v in used_vars(a)}
     if operands & index.overwritten:
-        return None  # it would be read later than it was
+        return None  # it would be read after it was overwritten
     if any(isinstance(v, relax.DataflowVar) and index.block.get(v) is not block for v in operands):
-        return None  # known only inside another block
+        return None  # visible only in another block
     ordered_roots = sorted(match.roots, key=lambda r: index.place[r])
     operand_positions = [index.place[v] for v in operands if index.block.get(v) is block]
     user_positions = [
@@ -192,7 +192,7 @@ class _ImportedRule:
         values: dict[Any, Any] = {}
         for param, arg in zip(after.params, match.args, strict=True):
             symbols.unify(param.struct_info, arg.struct_info)
-            if isinstance(arg, (relax.Call, relax.TupleGetItem)):  # not to be computed at each use
+            if isinstance(arg, (relax.Call, relax.TupleGetItem)):  # compute it only once
                 bindings.append(relax.VarBinding(kind(param.name, arg.struct_info), arg))
                 arg = bindings[-1].var
             values[param] = arg

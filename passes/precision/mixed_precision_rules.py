@@ -64,7 +64,7 @@ class _Requirements:
             case relax.VarBinding(var=var, value=relax.Tuple() as value):
                 self.require(value, self.needs.get(var) or precision(value.struct_info, FULL))
             case relax.VarBinding(var=var, value=relax.TupleGetItem(tuple_value=source, index=index)):
-                parts = list(precision(source.struct_info, FULL))  # of the other fields nothing is known
+                parts = list(precision(source.struct_info, FULL))  # nothing is known about the other fields
                 if parts:
                     parts[index] = self.needs.get(var) or parts[index]
                     self.require(source, tuple(parts))

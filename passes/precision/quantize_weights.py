@@ -20,8 +20,8 @@ from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import tensor_info
 from mlcc.relax.queries import Uses, is_call, is_primitive
 
-MIN_ELEMENTS = 4096  # elements of a weight: smaller ones stay
-CHUNK_ELEMENTS = 1 << 22  # elements that are worked on at a time
+MIN_ELEMENTS = 4096  # least elements of a quantized weight
+CHUNK_ELEMENTS = 1 << 22  # elements quantized at a time
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _quantize_groups(weights: Any, options: QuantizeWeights) -> tuple[Any, Any, 
     with np.errstate(over="ignore"):
         scale = ((high - low) / max_value).astype(options.scale)
     divisors = scale.astype("float32")
-    divisors[divisors == 0] = 1  # of groups that are zero, or so small that float16 has no scale for them
+    divisors[divisors == 0] = 1  # groups of zeros, or too small for a float16 scale
     zero = (
         np.clip(np.round(-low / divisors), 0, max_value).astype("uint8")
         if options.zero_points

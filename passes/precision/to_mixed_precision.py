@@ -18,7 +18,7 @@ from mlcc.passes.precision.mixed_precision_rules import FULL, HALF, Dtypes, poli
 from mlcc.relax.construct import get_item, make_function, make_tuple
 from mlcc.relax.queries import is_call, is_tensors
 
-_FLOAT16_MAX = 65504  # the greatest number in float16
+_FLOAT16_MAX = 65504  # the largest float16 number
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class _Rewriter(RelaxMutator):
         self.params = func.params
 
     def visit_function(self, func: relax.Function) -> relax.Function:
-        if func.params is not self.params:  # a function inside
+        if func.params is not self.params:  # a nested function
             return _Rewriter(self.module, func, self.out_dtype, set()).visit_function(func)
         params = tuple(map(self.parameter, func.params))
         if all(a is b for a, b in zip(params, func.params, strict=True)):

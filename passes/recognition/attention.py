@@ -21,9 +21,9 @@ from mlcc.relax.construct import make_tuple, prim_value, shape_expr
 
 _MAX_DEPTH = 16  # operators between a product and its softmax
 _VIEWS = ("permute_dims", "reshape")
-_LENGTH_BEFORE_HEADS = {4: (0, 2, 1, 3), 3: (0, 1, 2), 2: (0, 1)}  # heads behind the length, where there are any
+_LENGTH_BEFORE_HEADS = {4: (0, 2, 1, 3), 3: (0, 1, 2), 2: (0, 1)}  # moves heads after the length
 _KEY_ORDER = {4: (0, 3, 1, 2), 3: (0, 2, 1), 2: (1, 0)}
-_UNIT_AXES = {4: (), 3: (2,), 2: (0, 2)}  # where batch and heads of extent 1 are put in
+_UNIT_AXES = {4: (), 3: (2,), 2: (0, 2)}  # where unit batch and head axes are inserted
 _MASK_UNIT_AXES = {4: (), 3: (1,), 2: (0, 1)}
 
 

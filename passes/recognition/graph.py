@@ -11,7 +11,7 @@ from mlcc.ir.tensor_data import INLINE_LIMIT
 from mlcc.ops.registry import FusionKind
 from mlcc.relax.queries import Uses
 
-_MAX_VALUES = 32  # values that one search looks at
+_MAX_VALUES = 32  # most values per search
 
 
 class Graph:
@@ -25,7 +25,7 @@ class Graph:
         self.uses = Uses.of(func)
         self._numbers: dict[tuple[object, ...], int] = {}
         self._known: dict[relax.Var, int] = {}
-        self.block: set[relax.Var] = set()  # the variables of the block at hand
+        self.block: set[relax.Var] = set()  # the variables of the current block
         for var in self.uses.value:
             self.number(var)
 
@@ -53,7 +53,7 @@ class Graph:
         from mlcc.ir.narrow import decode
 
         number = decode(value.data.array, value.data.dtype).reshape(-1)[0]
-        return float(str(number) if number.dtype == "float32" else number)  # 1e-05, not its neighbour of 32 bits
+        return float(str(number) if number.dtype == "float32" else number)  # 1e-05, not the nearest float32
 
     def number(self, expr: relax.Expr) -> int:
         """Return the value number of an expression."""

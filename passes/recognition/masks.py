@@ -11,14 +11,14 @@ from mlcc.ir.dtypes import DType
 from mlcc.ops.shapes import prove_equal
 from mlcc.passes.recognition.graph import Graph, dims_of, dtype_of
 
-# adding a number so low gives it, whatever is added: as if it were put in place of the score
+# adding a number this low has the effect of replacing the score
 _LOWEST = {"float32": -1e30, "bfloat16": -1e30, "float64": -1e200, "float16": -65504.0}
 _RESHAPED = ("expand_dims", "reshape", "squeeze")
 _VIEWS = (*_RESHAPED, "broadcast_to", "astype")
 _MAX_DEPTH = 8
-_MAX_ELEMENTS = 1 << 24  # elements of a constant that is looked at
+_MAX_ELEMENTS = 1 << 24  # most elements of a constant to examine
 _ROWS, _COLUMNS = -2, -1
-# comparisons of places: which is on the left, and whether keys up to the query's own are seen or hidden where they hold
+# comparisons of positions: which is on the left, and whether visible keys satisfy them
 _SEEN = {"less_equal": (_COLUMNS, True), "greater_equal": (_ROWS, True)}
 _COMPARISONS = _SEEN | {"greater": (_COLUMNS, False), "less": (_ROWS, False)}
 
@@ -28,7 +28,7 @@ class MaskStep:
     """A tensor added to the scores, times a factor; or a boolean tensor that masks scores where it is not `seen`."""
 
     operand: relax.Expr
-    dtype: DType | None  # of the scores that come out
+    dtype: DType | None  # the dtype of the masked scores
     factor: float = 1.0
     seen: bool | None = None
     hidden: float = 0.0

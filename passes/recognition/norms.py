@@ -159,7 +159,7 @@ class _Normalized:
     data: relax.Expr
     terms: Mapping[Monomial, float]
     axes: tuple[int, ...]
-    shifted: bool = True  # whether the operator can add something
+    shifted: bool = True  # True if the operator has a shift
 
 
 def _normalized(graph: Graph, deviation: _ReciprocalDeviation, dtype: DType | None) -> _Normalized:

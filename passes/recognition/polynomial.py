@@ -13,7 +13,7 @@ from mlcc.passes.recognition.graph import Graph, dtype_of, is_float
 Monomial: TypeAlias = tuple[int, ...]  # the numbers of its factors, sorted
 Polynomial: TypeAlias = dict[Monomial, float]
 
-_MAX_DEPTH = 12  # operators on the way from a value to what it is made of
+_MAX_DEPTH = 12  # most operators between a value and its atoms
 _MAX_TERMS = 8
 _POWERS = (2.0, 3.0)
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-23}

@@ -61,7 +61,7 @@ def bind_function(func: tir.PrimFunc, name: str, facts: GpuFacts) -> tir.PrimFun
         return func if _is_bound(func.body) else replace(func, body=_wrap_in_kernels(func.body))
     if all(_is_bound((stmt,)) for stmt in root.body):
         return func
-    func = with_empty_inits(func)  # before loops are bound: inside of those it has to leave reductions as they are
+    func = with_empty_inits(func)  # before binding, since reductions in bound loops cannot be changed
     kernel = AnyKernel.of(replace(func, body=_ParallelToSerial().body(func.body)), name, facts)
     assert func.root is not None
     for number in range(len(func.root.body)):
@@ -111,7 +111,7 @@ def _wrap_in_kernels(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         if _is_bound((stmt,)) or not _has_work(stmt):
             stmts.append(stmt)
         elif isinstance(stmt, tir.IfThenElse) and stmt.else_body is None and _is_plain(stmt.condition):
-            stmts.append(replace(stmt, then_body=_wrap_in_kernels(stmt.then_body)))  # the host decides
+            stmts.append(replace(stmt, then_body=_wrap_in_kernels(stmt.then_body)))  # the host evaluates the condition
         else:
             stmts.append(_one_thread((stmt,)))
     return tuple(stmts)
@@ -172,10 +172,12 @@ def _stores_are_independent(stmt: Stmt, loops: tuple[tir.For, ...]) -> bool:
     Otherwise threads would race on a temporary, as they would on a buffer in shared memory allocated inside.
     """
     needed_vars = {loop.var for loop in loops if tir.const_int(loop.extent) != 1}
-    axes: dict[tir.Var, set[tir.Var]] = {}  # the loop variables that the axes of blocks depend on
+    axes: dict[tir.Var, set[tir.Var]] = {}  # the loop variables that each block axis depends on
     for node in walk(stmt):
         if isinstance(node, tir.BlockRealize):
-            if any(b.scope.startswith("shared") for b in node.block.alloc_buffers):  # threads would have one for all
+            if any(
+                b.scope.startswith("shared") for b in node.block.alloc_buffers
+            ):  # threads would share a single buffer
                 return False
             for axis, value in zip(node.block.iter_vars, node.values, strict=True):
                 axes[axis.var] = {inner for v in used_vars(value) for inner in axes.get(v, {v})}

@@ -10,10 +10,10 @@ from mlcc.passes.auto_schedule.nests import stores_disjointly, vectorizable_loop
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV
 
-MIN_COLUMNS = 8  # results side by side that fill a sector
-LOADS_IN_FLIGHT = 4  # elements that a thread asks for at a time
-MAX_THREADS = 512  # threads of a block
-MIN_PART = 64  # elements of a result that are worth a block of their own
+MIN_COLUMNS = 8  # adjacent results that fill a memory sector
+LOADS_IN_FLIGHT = 4  # loads in flight per thread
+MAX_THREADS = 512  # threads per block
+MIN_PART = 64  # least elements of a result per block
 
 
 def contiguous_result_loop(stage: Stage) -> int | None:

@@ -11,14 +11,14 @@ from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV
 
-CHUNK = 1 << 14  # elements that one block of threads reduces, where a result comes from many times as many
-MANY = 8  # chunks that are worth a kernel of their own
+CHUNK = 1 << 14  # elements that a block reduces, for long reductions
+MANY = 8  # least number of chunks that pays for a second kernel
 
 
 def fallback(kernel: GpuKernel) -> str:
     """Schedule every stage by itself; a stage whose steps are refused is left to the pass `bind-threads`."""
     if any(0 in stage.extents for stage in kernel.stages()):
-        not_this("a loop has no iterations")  # what a reduction over nothing gives is for `bind-threads`
+        not_this("a loop has no iterations")  # empty reductions are left to `bind-threads`
     count = inline_cheap(kernel)
     for block in kernel.blocks():
         restore = kernel.checkpoint()

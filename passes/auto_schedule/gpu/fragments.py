@@ -22,13 +22,13 @@ from mlcc.passes.auto_schedule.products import read_index
 from mlcc.passes.auto_schedule.stage import Access, Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-FRAGMENT_SIZE = 16  # rows and columns of a fragment of sums
-_BANK_BYTES = 128  # bytes of all banks of shared memory side by side
+FRAGMENT_SIZE = 16  # rows and columns of an accumulator fragment
+_BANK_BYTES = 128  # bytes in one row of all shared memory banks
 _BLOCK_ROW_GROUPS = (
     8,
     4,
     2,
-)  # rows of tiles that blocks go through together, so that they find the other operand in the cache
+)  # rows of tiles that blocks traverse together, to reuse the other operand in the L2 cache
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def schedule_mma(
     (k,) = product.k
     result = result_axes(product)
     pad_to_tiles(kernel, block, product, tile.rows, tile.columns, choice.depth)
-    for reader in sch.get_consumers(block):  # while all of it is still whole
+    for reader in sch.get_consumers(block):  # before the product is tiled
         fuse_epilogue(kernel, reader)
     deep = [kind.depth_contiguous(a) for a in along]
     strips = []

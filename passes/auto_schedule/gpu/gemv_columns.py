@@ -20,9 +20,9 @@ from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.offers import descending_powers_of_two
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-ROWS_IN_FLIGHT = (4, 2)  # of the matrix that a thread has under way at a time: for up to so many vectors, and for more
-LINE_BYTES = 128  # bytes that threads side by side read at the least
-THREADS = (256, 512)  # of a block: where there are enough of them, and where not
+ROWS_IN_FLIGHT = (4, 2)  # rows of the matrix in flight per thread: for up to 4 vectors, and for more
+LINE_BYTES = 128  # least contiguous bytes that adjacent threads read
+THREADS = (256, 512)  # threads per block: with enough blocks, and with few
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def columns(kernel: GpuKernel) -> str:
     shape = _choose_shape(kernel, gemm)
     sch, stage, name = kernel.sch, gemm.product.stage, gemm.product.stage.block.name
     pad_axes(kernel, gemm.block, gemm.product, {gemm.matrix_axes[-1]: shape.x * shape.lanes})
-    for reader in sch.get_consumers(gemm.block):  # while all of it is still whole
+    for reader in sch.get_consumers(gemm.block):  # before the product is tiled
         fuse_epilogue(kernel, reader)
     inline_copies(kernel, gemm.block)
     *_, depth_loop = reorder_by_role(kernel, gemm)
@@ -96,7 +96,7 @@ def _schedule(kernel: GpuKernel, gemm: SkinnyGemm, partial: BlockRV, shape: Bloc
     fuse_epilogue(kernel, store)
     tile, inner = _bind_results(kernel, gemm, store, shape)
     sch.compute_at(gemm.block, tile)
-    sch.compute_at(sums, tile, preserve_unit_loops=True)  # while loops say how many columns there are
+    sch.compute_at(sums, tile, preserve_unit_loops=True)  # while the loops still show the number of columns
     x = _bind_threads(kernel, gemm, inner, shape)
     sch.compute_at(gemm.block, x)
     sch.unroll(kernel.loops(gemm.block)[-1])
@@ -141,7 +141,7 @@ def _bind_threads(kernel: GpuKernel, gemm: SkinnyGemm, results: LoopRV, shape: B
     sch = kernel.sch
     if gemm.count > 1:
         _, y, x = sch.split(results, [None, shape.y, shape.x])
-    else:  # whole rows of threads, so that no index goes beyond the columns
+    else:  # whole rows of threads, so that no index exceeds the columns
         groups = min(shape.y, shape.lanes)
         _, y, x = sch.split(results, [None, groups, shape.x])
         _, idle = sch.split(sch.add_unit_loop(y), [None, shape.y // groups])

@@ -29,7 +29,7 @@ from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-MIN_TILED_EXTENT = 16  # rows and columns from which on tiles pay
+MIN_TILED_EXTENT = 16  # least rows and columns for tiles to pay
 
 
 def matmul(kernel: GpuKernel) -> str:
@@ -59,7 +59,7 @@ def schedule_tiled(kernel: GpuKernel, block: BlockRV, product: Contraction, wind
     m, n = product.extent(product.m), product.extent(product.n)
     tile = choose_tile(kernel, fitting_tiles(kernel.facts, m, n, product.times, element, windows), PARTS)
     pad_to_tiles(kernel, block, product, tile.rows, tile.columns, tile.depth)
-    for reader in kernel.sch.get_consumers(block):  # while all of it is still whole
+    for reader in kernel.sch.get_consumers(block):  # before the product is tiled
         fuse_epilogue(kernel, reader)
     strips = [cache_strip(kernel, block, product, o) for o in (product.lhs, product.rhs)]
     store = kernel.sch.cache_write(block, 0, "local")

@@ -11,11 +11,11 @@ from mlcc.passes.schedule.analysis.reducers import reduction_parts
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.passes.schedule.refusal import Refusal
 
-THREADS = 256  # of a block, where nothing else decides: enough to fill a multiprocessor, few enough to balance
+THREADS = 256  # default threads per block: enough to fill a multiprocessor, few enough to balance load
 VECTOR_BYTES = 16  # the widest access of a thread
-BYTES_IN_FLIGHT = 32  # bytes of one operand that a thread has asked for and waits for
+BYTES_IN_FLIGHT = 32  # most bytes of one operand in flight per thread
 MAX_TURNS = 4
-MAX_OPERATIONS = 64  # of a thread, beyond which it need not ask for more at a time
+MAX_OPERATIONS = 64  # operations per thread above which latency is hidden anyway
 
 
 def thread_nest(kernel: GpuKernel, block: BlockRV) -> str:
@@ -65,7 +65,7 @@ def map_nest(kernel: GpuKernel, block: BlockRV) -> str:
         lanes = kernel.choose("lanes", f"results of {about} computes side by side", descending_powers_of_two(lanes))
     turns = _turns(kernel, stage, lanes)
     turns = kernel.choose("turns", f"vectors of {about} computes in turn", nearest_first(turns, (1, 2, MAX_TURNS)))
-    if outer and stage.times(inner) is None:  # an index is taken apart once for a whole piece of what lies alike
+    if outer and stage.times(inner) is None:  # divide an index only once for each contiguous piece
         rows = sch.fuse(*(loops[n] for n in outer)) if len(outer) > 1 else loops[outer[0]]
         row = sch.fuse(*(loops[n] for n in inner)) if len(inner) > 1 else loops[inner[0]]
         piece, turn, thread = sch.split(row, [None, turns, THREADS // 2])

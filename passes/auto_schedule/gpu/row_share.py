@@ -19,11 +19,11 @@ from mlcc.passes.auto_schedule.stage import Access, Stage
 from mlcc.passes.lowering.match_buffer import compact_strides
 
 VECTOR_BYTES = 16  # the widest access of a thread
-SECTOR = 32  # bytes that global memory is moved in
-ROW_REGISTER_BYTES = 128  # bytes of a row in the registers of a thread
-BLOCK_THREADS = 128  # threads of a block that has several rows
-UNKNOWN_LENGTH_THREADS = 128  # threads for a row of a length that is not known
-MIN_VECTORS_PER_THREAD = 2  # vectors that a lane should have before more lanes share a row
+SECTOR = 32  # bytes per memory transaction
+ROW_REGISTER_BYTES = 128  # most bytes of a row per thread in registers
+BLOCK_THREADS = 128  # threads per block of several rows
+UNKNOWN_LENGTH_THREADS = 128  # threads per row of unknown length
+MIN_VECTORS_PER_THREAD = 2  # least vectors per thread before more threads share a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RowShare:
         dtype = buffer.shape[0].dtype
         given = tuple(tir.Var(f"i{n}", dtype) for n in range(len(buffer.shape)))
         first, size = len(given), 1
-        while size % self.length and first:  # the dimensions that rows go over, and no more of them
+        while size % self.length and first:  # the fewest dimensions that hold whole rows
             first -= 1
             extent = tir.const_int(buffer.shape[first])
             if extent is None:
@@ -78,7 +78,7 @@ def share_rows(
     if length is None:
         return RowShare(None, 1, min(UNKNOWN_LENGTH_THREADS, facts.max_threads), 1, False)
     vector_count = -(-length // vector)
-    max_vectors = max(ROW_REGISTER_BYTES // max(arrays - 1, 1) // (max(size, 4) * vector), 1)  # vectors of a thread
+    max_vectors = max(ROW_REGISTER_BYTES // max(arrays - 1, 1) // (max(size, 4) * vector), 1)  # vectors per thread
     min_threads = min(max(SECTOR // (vector * size), 1), facts.warp)  # lanes that fill a sector
     threads = 1
     while (
@@ -141,7 +141,7 @@ def _contiguous_run(stage: Stage, access: Access, along: Sequence[int]) -> tuple
             break
         run *= stage.extents[others.pop(0)] or 1
     if step == 0:
-        return run, []  # one element for all
+        return run, []  # the access is invariant along the row
     rest = [n for n in range(len(stage.loops)) if n not in along or n in others]
     return run, [stage.step(access, n) for n in rest if stage.extents[n] != 1]
 

@@ -19,7 +19,7 @@ from mlcc.passes.auto_schedule.products import read_index
 from mlcc.passes.auto_schedule.stage import Access, Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-SHORT = 32  # elements of a row below which it has to be seen that rows do not overlap
+SHORT = 32  # rows up to this length must be shown not to overlap
 
 
 def rows(kernel: GpuKernel) -> str:
@@ -28,7 +28,7 @@ def rows(kernel: GpuKernel) -> str:
     Intermediate rows stay in registers, or in shared memory if they are long.
     """
     if not any(stage.reduced for stage in kernel.stages()):
-        not_this("no block reduces")  # before steps that the next rules take as well
+        not_this("no block reduces")  # before steps that later rules repeat
     inline_reshapes(kernel)
     inline_cheap(kernel)
     stages = kernel.stages()
@@ -40,7 +40,7 @@ def rows(kernel: GpuKernel) -> str:
         distribution = replace(distribution, threads=max(distribution.threads, kernel.facts.warp), rows=1)
         for block in kernel.blocks()[:-1]:
             if not kernel.stage(block).reduced:
-                try_inline(kernel, block)  # again for each reader: that is less than a trip through memory
+                try_inline(kernel, block)  # recomputing is cheaper than a round trip through memory
     reduced = sum(bool(s.reduced) for s in stages)
     _schedule(kernel, axes, distribution)
     kernel.say(_describe(distribution))
@@ -157,7 +157,7 @@ def bind_row(kernel: GpuKernel, block: BlockRV, distribution: RowShare, outer: i
     if not inner:
         if distribution.threads > 1 and not all(region.buffer.scope == "local" for region in stage.block.writes):
             _, single = sch.split(sch.add_unit_loop(block), [None, distribution.threads])
-            sch.bind(single, "threadIdx.x")  # the first thread's
+            sch.bind(single, "threadIdx.x")  # run by the first thread
         return
     along = kernel.fused([loops[n] for n in inner])
     serial, thread, lane = _split_row(kernel, along, distribution, stage.times(inner) == distribution.length)
@@ -210,9 +210,7 @@ def _choose_distribution(kernel: GpuKernel, stages: list[Stage], axes: int) -> R
     arrays = 1 + sum(not s.reduced for s in row_stages if s is not stages[-1])
     distribution = share_rows(kernel, count, length, vector, widest, arrays)
     known_rows = prod(takewhile(bool, (last.extents[n] or 0 for n in reversed(places))))
-    if (
-        count is None and len(places) > 1 and known_rows % distribution.rows
-    ):  # one loop of these could not be taken apart again
+    if count is None and len(places) > 1 and known_rows % distribution.rows:  # a fused loop could not be split again
         distribution = replace(distribution, rows=1, threads=max(distribution.threads, kernel.facts.warp))
     return distribution
 

@@ -8,12 +8,12 @@ from operator import attrgetter
 
 from mlcc.machine.gpu_tables import GpuFacts
 
-PIECE = 4  # rows and columns of a piece of a thread's tile: what one load of 16 bytes brings
-BANKS = 32  # of shared memory, 4 bytes wide
-SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp per cycle
-SHARED_LATENCY, GLOBAL_LATENCY = 30, 500  # cycles until what is loaded from shared and from global memory is there
-ROW_COPY_COST, WINDOW_COPY_COST = 2, 8  # instructions for a copy, with those for its address
-MAX_SUMS = 128  # registers of a thread for its sums: half of what it can have
+PIECE = 4  # rows and columns of a piece of a thread's tile, one 16-byte load
+BANKS = 32  # banks of shared memory, 4 bytes wide
+SCHEDULERS = 4  # warp schedulers per multiprocessor, one instruction per cycle each
+SHARED_LATENCY, GLOBAL_LATENCY = 30, 500  # latency of loads from shared and from global memory, in cycles
+ROW_COPY_COST, WINDOW_COPY_COST = 2, 8  # instructions per copied element, including its address
+MAX_SUMS = 128  # most accumulators of a thread: half of its registers
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ PARTS: tuple[tuple[str, str, Callable[[Tile], int]], ...] = (
     ("rows", "rows of a block's tile", attrgetter("rows")),
     ("columns", "columns of a block's tile", attrgetter("columns")),
     ("threads", "threads of a block", attrgetter("threads")),
-)  # what tells tiles apart, for `choose_tile`
+)  # the dimensions of a tile, for `choose_tile`
 
 
 def fitting_tiles(
@@ -80,7 +80,7 @@ def fitting_tiles(
 
     def time(tile: Tile) -> float:
         count = -(-m // tile.rows) * -(-n // tile.columns) * batches
-        tiles_per_sm = -(-count // facts.sm_count)  # tiles of the multiprocessor that has most of them
+        tiles_per_sm = -(-count // facts.sm_count)  # tiles on the busiest multiprocessor
         at_once = facts.blocks_at_once(tile.threads, tile.registers(element), tile.shared(2, element))
         warps = max(min(tiles_per_sm, at_once), 1) * tile.threads / facts.warp
         stall_cycles = SHARED_LATENCY + (0 if facts.has_cp_async else GLOBAL_LATENCY / tile.depth)
@@ -91,7 +91,7 @@ def fitting_tiles(
             / (_multiply_fraction(tile, windows) * _utilization(warps, tile, stall_cycles))
         )
 
-    max_sums = MAX_SUMS // 2 if windows else MAX_SUMS  # where each of many elements is takes registers too
+    max_sums = MAX_SUMS // 2 if windows else MAX_SUMS  # addresses at windows take registers, too
     timed = [(time(t), t) for t in TILES if t.thread_tile[0] * t.thread_tile[1] * element // 4 <= max_sums]
     return sorted(timed, key=lambda pair: pair[0])
 

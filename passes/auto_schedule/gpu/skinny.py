@@ -16,8 +16,8 @@ from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.widen_half import compute_halves_in_float32
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-MAX_VECTORS = 16  # vectors for which a thread has a sum each
-MAX_SUMS = 64  # registers of a thread for its sums
+MAX_VECTORS = 16  # most vectors that a thread accumulates sums for
+MAX_SUMS = 64  # most accumulators of a thread
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SkinnyGemm:
     matrix_axes: tuple[int, ...]
     vector_axes: tuple[int, ...]
     reduce_axes: tuple[int, ...]
-    results: tuple[int, ...]  # of each dimension of the result
+    results: tuple[int, ...]  # the axis of each dimension of the result
 
     @property
     def count(self) -> int:

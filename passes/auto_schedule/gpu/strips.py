@@ -21,8 +21,8 @@ from mlcc.passes.gpu.async_copy import SIZES
 from mlcc.passes.lowering.pipeline_parts import ROLLED
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-VERSIONS = (4, 3, 2)  # of a strip, as far as there is memory for them; remainders of 4 are the cheapest
-NEIGHBOURS = 8  # elements that a strip is turned by: 8 of a row are what a request brings, and go to other banks
+VERSIONS = (4, 3, 2)  # versions of a strip, as memory permits; 4 has the cheapest remainder
+NEIGHBOURS = 8  # elements transposed together: one memory request brings 8, which go to distinct banks
 
 
 def cache_strip(kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Operand) -> BlockRV:
@@ -133,5 +133,5 @@ def pipeline(kernel: GpuKernel, depth: LoopRV, copies: list[BlockRV], tile: Tile
         kernel.sch.annotate(depth, "software_pipeline_stage", [0, 0, versions - 1])
         kernel.sch.annotate(depth, "software_pipeline_order", [1, 2, 0])
         kernel.sch.annotate(depth, "software_pipeline_async_stages", [0])
-        kernel.sch.annotate(depth, ROLLED, 1)  # the products once in the code
+        kernel.sch.annotate(depth, ROLLED, 1)  # do not duplicate the products
     return versions

@@ -20,10 +20,10 @@ from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.schedule.handles import BlockRV
 
-MIN_TILED_EXTENT = 16  # rows and columns from which on tiles pay
-UNKNOWN_EXTENT = 4096  # what sizes that are not known are taken to be
+MIN_TILED_EXTENT = 16  # least rows and columns for tiles to pay
+UNKNOWN_EXTENT = 4096  # the assumed extent of unknown sizes
 
-# the types of the operands, which are one, and of the sums: how the intrinsics name them, and products of one
+# by the type of both operands and that of the sums
 _KINDS: Mapping[tuple[str, str], MmaKind] = {
     ("float16", "float32"): MmaKind("f16", "f32", 16),
     ("float16", "float16"): MmaKind("f16", "f16", 16),

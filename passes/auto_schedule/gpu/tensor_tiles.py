@@ -8,14 +8,14 @@ from operator import attrgetter
 
 from mlcc.machine.gpu_tables import GpuFacts
 
-# bytes or products per clock of a multiprocessor (A100, whitepaper); only what they are to one another counts
-PRODUCTS = 1024  # of 16 bits
+# bytes or products per clock of a multiprocessor (A100, whitepaper); only their ratios matter
+PRODUCTS = 1024  # 16-bit products
 SHARED_BYTES = 128
 L2_BYTES = 64
-LATENCY = 250  # clocks from the copies of one step to its products, whatever the tile
-STARTUP = 1500  # clocks until the first products, and from the last ones on
-PAD = 16  # bytes between rows in shared memory, so that eight rows lie in different banks
-CORES = 4  # of a multiprocessor; a warp runs on one
+LATENCY = 250  # clocks from the copies of a step to its products
+STARTUP = 1500  # clocks before the first products and after the last
+PAD = 16  # padding bytes per row, so that eight rows lie in different banks
+CORES = 4  # tensor cores per multiprocessor; a warp uses one
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ PARTS: tuple[tuple[str, str, Callable[[TileConfig], int]], ...] = (
     ("rows", "rows of a block's tile", attrgetter("tile.rows")),
     ("columns", "columns of a block's tile", attrgetter("tile.columns")),
     ("warps", "warps of a block", attrgetter("tile.warps")),
-)  # what tells tiles apart, for `choose_tile`
+)  # the dimensions of a tile, for `choose_tile`
 
 
 def fitting_choices(facts: GpuFacts, sizes: Sizes, least_depth: int) -> list[tuple[float, TileConfig]]:

@@ -14,9 +14,9 @@ from mlcc.passes.auto_schedule.stage import Access, Stage
 from mlcc.passes.auto_schedule.transposes import fusable_loops, transposed_loops
 from mlcc.passes.schedule.handles import BlockRV
 
-WARP = 32  # threads that store, or load, a row of a tile
-ROWS = 8  # of threads
-WORD = 4  # bytes that a thread moves at a time: narrow elements by two or four
+WARP = 32  # threads that store or load a row of a tile
+ROWS = 8  # rows of threads
+WORD = 4  # bytes per access of a thread: two or four narrow elements
 
 
 def transposes(kernel: GpuKernel) -> str:
@@ -68,9 +68,7 @@ def _transpose_by_tiles(
     if has_several_axes:
         stored, loaded = _fuse_axes(kernel, block, stored, loaded)
     number = read_index(kernel, block, access.buffer)
-    if (
-        has_several_axes
-    ):  # the tile by the axes of the block: of several axes of the buffer it would be more than is wanted
+    if has_several_axes:  # index the tile by block axes: a tile over several buffer axes would be too large
         tile = sch.reindex(block, ("read", number))
         sch.set_scope(tile, 0, "shared")
     else:
@@ -86,7 +84,7 @@ def _transpose_by_tiles(
     _bind_threads(kernel, block, lanes)
     copy, tile_loops = kernel.stage(tile), kernel.loops(tile)
     if has_several_axes:
-        sch.reorder(tile_loops[-1], tile_loops[-2])  # the axis that is read along is inside
+        sch.reorder(tile_loops[-1], tile_loops[-2])  # make the axis that is read along innermost
         copy = kernel.stage(tile)
     along = copy.steps_by(len(copy.loops) - 1)
     if copy.extents[-1] != size or 1 not in along or len(tile_loops) < 3:

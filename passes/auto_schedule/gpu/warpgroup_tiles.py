@@ -9,12 +9,12 @@ from operator import attrgetter
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import CORES, L2_BYTES, LATENCY, SHARED_BYTES, STARTUP, Sizes
 
-ROWS = 64  # of one product
-DEPTH = 64  # elements of 16 bits in a row of 128 bytes, the longest that is swizzled
-_PRODUCTS = 2048  # per clock of a multiprocessor (H100, whitepaper)
-GROUP = 128  # threads of a warpgroup
+ROWS = 64  # rows of one instruction
+DEPTH = 64  # 16-bit elements per 128-byte row, the longest that is swizzled
+_PRODUCTS = 2048  # products per clock of a multiprocessor (H100, whitepaper)
+GROUP = 128  # threads per warpgroup
 _STAGES = 4  # steps whose operands are in shared memory at once, at most
-_ALIGNED = 2048  # bytes for barriers, and where operands begin
+_ALIGNED = 2048  # bytes for barriers and the alignment of operands
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class WarpgroupConfig:
 PARTS: tuple[tuple[str, str, Callable[[WarpgroupConfig], int]], ...] = (
     ("columns", "columns of a block's tile", attrgetter("tile.columns")),
     ("groups", "warpgroups of a block", attrgetter("tile.groups")),
-)  # what tells tiles apart, for `choose_tile`
+)  # the dimensions of a tile, for `choose_tile`
 
 
 def fitting_choices(facts: GpuFacts, sizes: Sizes) -> list[tuple[float, WarpgroupConfig]]:

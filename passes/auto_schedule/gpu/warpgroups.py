@@ -44,9 +44,9 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.runtime.launch.tensor_map import MOST_DIMS
 
 _KINDS: Mapping[str, str] = {"float16": "f16", "bfloat16": "bf16"}
-_INSTRUCTION_DEPTH = 16  # products of one instruction
-_ELEMENT_BYTES = 2  # of an element
-_ROW_ELEMENTS = 64  # elements of a row of 128 bytes
+_INSTRUCTION_DEPTH = 16  # depth of one instruction
+_ELEMENT_BYTES = 2  # bytes per element
+_ROW_ELEMENTS = 64  # elements per 128-byte row
 
 
 def warpgroups(kernel: GpuKernel) -> str:
@@ -125,7 +125,7 @@ def _choose_tile(kernel: GpuKernel, product: Contraction) -> WarpgroupConfig:
     if not choices:
         not_this("no tile fits")
     choice = choices[0][1]
-    # rows of several axes are one for warps
+    # warps fuse several row axes into one
     rows = prod(product.extent(p) or 1 for p in product.outer if product.lhs.has(p) and not product.rhs.has(p))
     joined = Sizes(m * rows, n, k, sizes.batches // rows, 2)
     other = tensor_tiles.choose(kernel.facts, joined, _INSTRUCTION_DEPTH)
@@ -148,7 +148,7 @@ def _schedule_tiles(
     assert product.m is not None
     result = result_axes(product)
     pad_to_tiles(kernel, block, product, tile.rows, tile.columns, DEPTH)
-    for reader in sch.get_consumers(block):  # while all of it is still whole
+    for reader in sch.get_consumers(block):  # before the product is tiled
         fuse_epilogue(kernel, reader)
     strips = [
         _cache_strip(kernel, block, product, operand, size, kept)
