@@ -42,9 +42,8 @@ class AttentionKernel(KernelTemplate):
     def __init__(self, attention: Attention, tile: Tile) -> None:
         self.attention = attention
         self.tile = tile
-        store_loop_kind = (
-            "range" if tile.columns > attention.columns else "T.vectorized"
-        )  # loop over the stored columns
+        # loop over the stored columns
+        store_loop_kind = "range" if tile.columns > attention.columns else "T.vectorized"
         super().__init__(
             load_template(tile.text, **tile.placeholders(), pair=store_loop_kind),
             (attention.batch, attention.heads, attention.queries, attention.keys),
@@ -152,9 +151,8 @@ class AttentionKernel(KernelTemplate):
         width, padded_width = columns
         row_var, column_var = tir.Var("row", INT64), tir.Var("column", INT64)
         value = element(b, h, row_var, column_var)
-        transposed = _is_contiguous_along(value, row_var) and not _is_contiguous_along(
-            value, column_var
-        )  # such as transposed keys
+        # such as transposed keys
+        transposed = _is_contiguous_along(value, row_var) and not _is_contiguous_along(value, column_var)
         sizes = (1,) if transposed else (VECTOR_BYTES // self.attention.dtype.bytes, 4, 2, 1)
         lanes = next(n for n in sizes if width % n == 0 and padded_width % n == 0)
         vectors_per_row = padded_width // lanes

@@ -13,10 +13,8 @@ from mlcc.passes.attention.spec import Attention
 
 VECTOR = 4  # floats per load from shared memory
 THREADS_PER_ROW = 16  # threads per row of queries
-MAX_SUMS, MAX_SUMS_LONG_ROWS = (
-    64,
-    32,
-)  # accumulators per thread; fewer if rows of values are long
+# accumulators per thread; fewer if rows of values are long
+MAX_SUMS, MAX_SUMS_LONG_ROWS = (64, 32)
 LONG_ROW_COLUMNS = 8  # columns per thread above which rows are long
 QUERIES, KEYS = (64, 32, 16, 8), (64, 32, 16)
 MMA_SIZE = 16  # rows, columns and depth of a tensor core instruction
@@ -183,7 +181,6 @@ def _fma_tiles(attention: Attention) -> Iterator[FmaTile]:
 def _mma_tiles(attention: Attention) -> Iterator[MmaTile]:
     width, columns = _round_up(attention.width, MMA_SIZE), _round_up(attention.columns, MMA_SIZE)
     for rows in QUERIES[:-1]:
-        for keys in (
-            KEYS if columns <= MAX_REGISTER_WIDTH else KEYS[1:]
-        ):  # registers: keys of scores, and columns of results
+        # registers: keys of scores, and columns of results
+        for keys in KEYS if columns <= MAX_REGISTER_WIDTH else KEYS[1:]:
             yield MmaTile(rows, keys, width, columns, str(attention.dtype))

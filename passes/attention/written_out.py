@@ -62,9 +62,8 @@ def match_attention(value_product: relax.Expr, index: Index, uses: Uses) -> Atte
     if any(len(_dims(o) or ()) < 2 for o in operands):
         return None
     shapes = _dims(scores), _dims(value_product)
-    if not _same_shape(shapes[0], dims) or not _same_shape(
-        shapes[1], dims, 1
-    ):  # heads introduced between the products, or by the values
+    # heads introduced between the products, or by the values
+    if not _same_shape(shapes[0], dims) or not _same_shape(shapes[1], dims, 1):
         return None
     values = {_dtype(e) for e in (*operands, value_product.args[0])}  # type: ignore[attr-defined]
     if len(values) != 1 or not {_dtype(e) for e in (scores, logits, value_product)} <= {*values, FLOAT32}:

@@ -38,7 +38,7 @@ def columns(kernel: Kernel) -> str:
     sums = _reductions(kernel)
     width = _choose_width(kernel, kernel.stage(sums[0]))
     windows = windows_along(kernel.stage(sums[0]), width.along) if len(sums) == 1 else []
-    if windows and not kernel.choose_bool("padded", "data read at windows are copied with their padding", True):
+    if windows and not kernel.choose_bool("padded", "copy data that are read at windows, with their padding", True):
         windows = []
     copies = copied_windows(kernel, sums[0], width.along, width.lanes * width.vectors, windows) if windows else []
     if not copies:
@@ -311,7 +311,7 @@ def _unroll_window(kernel: Kernel, stage: Stage, reduced: list[tuple[int, LoopRV
         candidates.append(number)
         if iterations <= UNROLL_LIMIT:
             candidates[0] = number
-    about = f"innermost loops of `{stage.block.name}` that are written out"
+    about = f"innermost loops of `{stage.block.name}` that are unrolled"
     count = kernel.choose("unrolled", about, list(dict.fromkeys((*candidates, 0))))
     for _, loop in [*reversed(reduced)][:count]:
         kernel.sch.unroll(loop)

@@ -103,7 +103,7 @@ def _choose_tile(kernel: Kernel, product: Contraction, groups: DotGroups | None)
         by_axis.append([(tile.efficiency(size, n), (place, tile)) for tile in candidates])
     by_axis.sort(key=lambda of_axis: (of_axis[0][0], of_axis[0][1][0]), reverse=True)
     parts = [(name, about, partial(_tile_dimension, value)) for name, about, value in PARTS]
-    row_choice = ("row_axis", "the loop that a tile has its rows along", _row_axis)
+    row_choice = ("row_axis", "the loop that provides the rows of a tile", _row_axis)
     row, tile = choose_tile(
         kernel, [(1 / worth, one) for of_axis in by_axis for worth, one in of_axis], [row_choice, *parts]
     )
@@ -164,7 +164,7 @@ def _outer_axes(kernel: Kernel, product: Contraction, weights: Operand, data: Op
     ) + bytes_read([], weights)
     if weight_axes and other_axes:
         weights_outer = kernel.choose_bool(
-            "weights_outside", "the axes of the weights are around those of the data", weights_outer
+            "weights_outside", "the loops over weights are outside those over data", weights_outer
         )
     return [*weight_axes, *other_axes] if weights_outer else [*other_axes, *weight_axes]
 
@@ -203,7 +203,7 @@ def _prepare_data(
     could_inline = (
         copy is not None and not stride and not groups and not copy_dtype and _reads_own_column(product, data)
     )
-    if could_inline and not kernel.choose_bool("padded", "data are copied with their padding", False):
+    if could_inline and not kernel.choose_bool("padded", "copy data with their padding", False):
         assert copy is not None
         if try_inline(kernel, copy):
             return []
@@ -317,4 +317,4 @@ def _unrolled_loops(kernel: Kernel, product: Contraction) -> int:
         steps *= product.extent(place) or MAX_UNROLLED + 1
         if 1 < steps <= MAX_UNROLLED:
             candidates.append(count)
-    return kernel.choose("unrolled", "innermost loops over the window that are written out", candidates)
+    return kernel.choose("unrolled", "innermost loops over the window that are unrolled", candidates)

@@ -16,11 +16,8 @@ from mlcc.passes.auto_schedule.nests import PIECES_PER_CORE, is_worth_paralleliz
 from mlcc.passes.auto_schedule.products import element_lanes, read_index, schedule_others
 from mlcc.passes.schedule.handles import BlockRV
 
-ROWS_AT_A_TIME = (
-    8,
-    4,
-    2,
-)  # rows of the matrix decoded at a time: as many products are added before a sum is stored
+# rows of the matrix decoded at a time: as many products are added before a sum is stored
+ROWS_AT_A_TIME = (8, 4, 2)
 
 
 def decoded(kernel: Kernel) -> str:

@@ -91,7 +91,7 @@ def _choose_tile(kernel: Kernel, product: Contraction) -> tuple[int, int]:
     rows = kernel.choose("rows", "rows whose dot products are computed at a time", row_costs, "tile")
     ranked = [t for t in ranked if t[0] == rows]
     costs = {t[1]: products_per_load(ranked[0]) / products_per_load(t) for t in ranked}
-    return rows, kernel.choose("columns", "columns of the same", costs, "tile")
+    return rows, kernel.choose("columns", "columns of these dot products", costs, "tile")
 
 
 def _divisors(size: int | None, most: int) -> list[int]:

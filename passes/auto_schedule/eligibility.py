@@ -8,13 +8,8 @@ from mlcc.passes.schedule.tree import child_realizes
 
 SCHEDULED = "tir.is_scheduled"
 MADE_BY = "mlcc.made_by"  # the pass that scheduled a function, and its choices
-_USER_ANNOTATIONS = (
-    "pragma_",
-    "meta_schedule",
-    "schedule_rule",
-    "auto_copy",
-    "tir.",
-)  # annotations by which users schedule blocks
+# annotations by which users schedule blocks
+_USER_ANNOTATIONS = ("pragma_", "meta_schedule", "schedule_rule", "auto_copy", "tir.")
 
 
 def why_left_alone(func: tir.PrimFunc) -> str | None:

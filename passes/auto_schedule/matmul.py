@@ -46,10 +46,8 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 MIN_PANEL_REUSE = 24  # least rows per panel for packing to pay
 MIN_PANEL_REUSE_ROW_MAJOR = 128  # the same where vectors can be loaded without panels
 MAX_ROW_MAJOR_BYTES = 768 << 10  # bytes: rows of a larger operand miss the TLB
-MAX_UNROLLED_PRODUCTS, LONG_CODE_COST = (
-    96,
-    1.3,
-)  # multiplications that fit the decoded code; the expected relative time with more
+# multiplications that fit the decoded code; the expected relative time with more
+MAX_UNROLLED_PRODUCTS, LONG_CODE_COST = (96, 1.3)
 MAX_UNROLLED = 8  # most steps of the reduction that are unrolled
 
 MIN_DOT_VECTORS = 16  # least vectors per dot product for the lane sum to be negligible
@@ -141,7 +139,7 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
             )
         pack_rhs = True
     if in_rows and not is_constant and groups is None:
-        pack_rhs = kernel.choose_bool("panels", "the right operand is copied to panels as wide as a tile", pack_rhs)
+        pack_rhs = kernel.choose_bool("panels", "pack the right operand into panels as wide as a tile", pack_rhs)
     reserved = groups.reserved_registers(kernel) if groups else None
     halves = pack_rhs and groups is None  # half vectors in rows often cross cache lines
     panel_columns = shared_columns(kernel, product, m)
@@ -156,14 +154,14 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
     else:
         pack_lhs = lhs_along_rows and not rhs_in_l1 and tile.rows > 1
         if product.m is not None and tile.rows > 1:
-            pack_lhs = kernel.choose_bool("strips", "the left operand is copied to strips as high as a tile", pack_lhs)
+            pack_lhs = kernel.choose_bool("strips", "pack the left operand into strips as high as a tile", pack_lhs)
     rhs_axes = [p for p in product.outer if product.rhs.has(p)]
     outer = (*rhs_axes, *(p for p in product.outer if p not in rhs_axes))
     batches = product.count(tuple(rhs_axes))
     level = len(rhs_axes) if not is_constant and batches is not None and batches >= PIECES_PER_CORE * facts.cores else 0
     if rhs_axes and (pack_rhs or pack_lhs):
         level = kernel.choose(
-            "level", "loops over a batch that copies are made under", nearest_first(level, range(len(rhs_axes) + 1))
+            "level", "batch loops that copies are made in", nearest_first(level, range(len(rhs_axes) + 1))
         )
     return MatmulPlan(
         tile,
@@ -185,7 +183,7 @@ def _panels_per_strip(kernel: Kernel, product: Contraction, tile: Tile, shared: 
     n = product.extent(product.n)
     if product.m is None or n is None or shared or (product.extent(product.m) or tile.rows + 1) <= tile.rows:
         return 1
-    return kernel.choose("together", "panels that go by before the next strip does", divisors(-(-n // tile.columns)))
+    return kernel.choose("together", "panels multiplied before the next strip", divisors(-(-n // tile.columns)))
 
 
 def _unroll_factor(kernel: Kernel, product: Contraction, tile: Tile, groups: DotGroups | None) -> int:
@@ -198,7 +196,7 @@ def _unroll_factor(kernel: Kernel, product: Contraction, tile: Tile, groups: Dot
         n: 1.0 if n == 1 else UNRATED_COST if n * sums <= MAX_UNROLLED_PRODUCTS else LONG_CODE_COST
         for n in divisors(depth, MAX_UNROLLED)
     }
-    return kernel.choose("unrolled", "steps of the sums that are written out", costs)
+    return kernel.choose("unrolled", "steps of the reduction that are unrolled", costs)
 
 
 # ---------------------------------------------------------------- the operands

@@ -13,13 +13,8 @@ from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_
 from mlcc.passes.auto_schedule.products import element_lanes, elementwise_consumer, only_product, schedule_others
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-ROWS_AT_A_TIME = (
-    8,
-    7,
-    6,
-    5,
-    4,
-)  # rows at a time: fewer reload the sums more often, more exceed the prefetchers' streams
+# rows at a time: fewer reload the sums more often, more exceed the prefetchers' streams
+ROWS_AT_A_TIME = (8, 7, 6, 5, 4)
 OTHER_ROWS_AT_A_TIME = (16, 2, 1)  # further options
 MIN_ROWS_PER_CORE = 64  # rows per core that make partial sums worth combining
 
@@ -98,7 +93,7 @@ def _choose_vectors(kernel: Kernel, product: Contraction) -> int:
     """Choose the columns of a block, in vectors: as many as half of the L1 cache holds."""
     max_vectors = max(kernel.facts.l1_bytes // 2 // kernel.facts.vector_bytes, 1)
     n = product.extent(product.n)
-    about = "vectors of columns that go by together"
+    about = "vectors of columns per block"
     if n is None:
         return kernel.choose("vectors", about, [n for n in (max_vectors, max_vectors // 2, max_vectors // 4) if n])
     total_vectors = max(-(-n // element_lanes(kernel, product)), 1)

@@ -108,9 +108,8 @@ def accumulate_locally(
     multiples.update((depth or {}).items())
     sch.pad_einsum(block, [multiples.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars])  # type: ignore[index]
     storing_block = elementwise_consumer(kernel, block)
-    if storing_block is not None and kernel.stage(storing_block).block.name.endswith(
-        "_pad"
-    ):  # the copy from padded memory
+    # the copy from padded memory
+    if storing_block is not None and kernel.stage(storing_block).block.name.endswith("_pad"):
         next_reader = elementwise_consumer(kernel, storing_block)
         if next_reader is not None and try_inline(kernel, storing_block):
             storing_block = next_reader

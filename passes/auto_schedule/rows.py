@@ -107,9 +107,7 @@ def split_reduction(
         for n in (max_vectors, 2 * max_vectors, max_vectors // 2, 1)
         if n
     ]
-    vectors = kernel.choose(
-        "accumulators", f"vectors that add up `{stage.block.name}` side by side", _distinct_counts(options)
-    )
+    vectors = kernel.choose("accumulators", f"accumulator vectors of `{stage.block.name}`", _distinct_counts(options))
     if dict(reversed(options))[vectors]:
         loop = kernel.fused(loops)
     elif len(loops) > 1 and extents[-1] is not None and 2 * extents[-1] < lanes - 2:

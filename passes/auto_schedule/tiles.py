@@ -115,11 +115,12 @@ def tiles(
     return sorted(candidates, key=worth, reverse=True)
 
 
+# the dimensions of a tile, for `choose_tile`
 PARTS: tuple[tuple[str, str, Callable[[Tile], int]], ...] = (
     ("lanes", "elements of a vector", attrgetter("lanes")),
     ("vectors", "vectors of columns of a tile", attrgetter("vectors")),
     ("rows", "rows of a tile", attrgetter("rows")),
-)  # the dimensions of a tile, for `choose_tile`
+)
 
 
 def best_tile(

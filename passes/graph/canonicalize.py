@@ -39,9 +39,8 @@ class Canonicalize(Pass):
 
 def canonical(func: relax.Function, module: IRModule) -> relax.Function:
     """Return the function in canonical form: symbolic variables first, then bindings."""
-    func = RelaxMutator(module).visit_function(
-        func
-    )  # join blocks, so that fewer variables are used outside their block
+    # join blocks, so that fewer variables are used outside their block
+    func = RelaxMutator(module).visit_function(func)
     func = _replace_known_symbols(func, module)
     return renamed(func, module)
 

@@ -18,9 +18,8 @@ from mlcc.relax.queries import is_impure, used_vars
 BEFORE, AFTER = ("before", "pattern"), ("after", "replacement")
 COMMUTATIVE, ANY_ATTRS, COMPOSITE = "commutative", "any_attrs", "Composite"
 _ATTRIBUTES = (COMMUTATIVE, ANY_ATTRS, COMPOSITE, "global_symbol")
-IN_COMPOSITES = frozenset(
-    {"relax.add", "relax.multiply"}
-)  # operators whose operands TVM's patterns match in either order
+# operators whose operands TVM's patterns match in either order
+IN_COMPOSITES = frozenset({"relax.add", "relax.multiply"})
 MAX_OPERATIONS = 256  # in a pattern
 
 

@@ -175,9 +175,8 @@ def _stores_are_independent(stmt: Stmt, loops: tuple[tir.For, ...]) -> bool:
     axes: dict[tir.Var, set[tir.Var]] = {}  # the loop variables that each block axis depends on
     for node in walk(stmt):
         if isinstance(node, tir.BlockRealize):
-            if any(
-                b.scope.startswith("shared") for b in node.block.alloc_buffers
-            ):  # threads would share a single buffer
+            # threads would share a single buffer
+            if any(b.scope.startswith("shared") for b in node.block.alloc_buffers):
                 return False
             for axis, value in zip(node.block.iter_vars, node.values, strict=True):
                 axes[axis.var] = {inner for v in used_vars(value) for inner in axes.get(v, {v})}

@@ -24,11 +24,8 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 FRAGMENT_SIZE = 16  # rows and columns of an accumulator fragment
 _BANK_BYTES = 128  # bytes in one row of all shared memory banks
-_BLOCK_ROW_GROUPS = (
-    8,
-    4,
-    2,
-)  # rows of tiles that blocks traverse together, to reuse the other operand in the L2 cache
+# rows of tiles that blocks traverse together, to reuse the other operand in the L2 cache
+_BLOCK_ROW_GROUPS = (8, 4, 2)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def _choose_shape(kernel: GpuKernel, gemm: SkinnyGemm) -> BlockShape:
     facts, lanes = kernel.facts, gemm.lanes
     rows = ROWS_IN_FLIGHT[gemm.count > ROWS_IN_FLIGHT[0]]
     rows = kernel.choose(
-        "rows", "rows of the matrix that a thread has under way", [rows, *(n for n in (8, 4, 2, 1) if n != rows)]
+        "rows", "rows of the matrix in flight per thread", [rows, *(n for n in (8, 4, 2, 1) if n != rows)]
     )
     while lanes > 1 and lanes * gemm.count > MAX_SUMS:
         lanes //= 2
@@ -81,7 +81,7 @@ def _choose_shape(kernel: GpuKernel, gemm: SkinnyGemm) -> BlockShape:
     y, bytes_each = threads // x, x * lanes * gemm.count * max(gemm.product.stage.element_bytes, 4)
     while x > 1 and (gemm.product.extent(gemm.matrix_axes[-1]) or x * lanes) <= x // 2 * lanes:
         x //= 2
-    x = kernel.choose("columns", "threads side by side along the columns", descending_powers_of_two(x))
+    x = kernel.choose("columns", "adjacent threads along the columns", descending_powers_of_two(x))
     while y > 1 and (y * bytes_each > facts.shared_static // 2 or (gemm.product.depth or y * rows) < y * rows):
         y //= 2
     return BlockShape(x, y, lanes, rows)

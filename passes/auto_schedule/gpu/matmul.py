@@ -107,7 +107,7 @@ def _choose_block_rows(kernel: GpuKernel, product: Contraction, tile: Tile) -> i
     count, max_rows = -(-m // tile.rows), isqrt(kernel.facts.sm_count)
     options = divisors(count, max_rows)
     default = 1 if (m + n) * depth * product.lhs.buffer.dtype.bytes <= kernel.facts.l2_bytes else options[-1]
-    return kernel.choose("together", "rows of tiles that go side by side", nearest_first(default, options))
+    return kernel.choose("together", "rows of tiles that blocks traverse together", nearest_first(default, options))
 
 
 def _store_tile(kernel: GpuKernel, block: BlockRV, thread: LoopRV) -> None:

@@ -62,7 +62,7 @@ def map_nest(kernel: GpuKernel, block: BlockRV) -> str:
     lanes = 1 if vector_loop is None else _lanes(kernel, stage, inner)
     about = f"`{stage.block.name}` that a thread"
     if lanes > 1:
-        lanes = kernel.choose("lanes", f"results of {about} computes side by side", descending_powers_of_two(lanes))
+        lanes = kernel.choose("lanes", f"results of {about} computes as a vector", descending_powers_of_two(lanes))
     turns = _turns(kernel, stage, lanes)
     turns = kernel.choose("turns", f"vectors of {about} computes in turn", nearest_first(turns, (1, 2, MAX_TURNS)))
     if outer and stage.times(inner) is None:  # divide an index only once for each contiguous piece

@@ -100,7 +100,7 @@ def share_rows(
     alternatives = [
         n for n in (threads // 2, 2 * threads, 4 * threads) if 1 < n <= min(facts.max_threads, vector_count)
     ]
-    threads = kernel.choose("threads", "threads that share out a row", [threads, *alternatives])
+    threads = kernel.choose("threads", "threads per row", [threads, *alternatives])
     rows = max(BLOCK_THREADS // threads, 1)
     while (
         rows > 1

@@ -62,11 +62,12 @@ TILES = (
 )
 
 
+# the dimensions of a tile, for `choose_tile`
 PARTS: tuple[tuple[str, str, Callable[[Tile], int]], ...] = (
     ("rows", "rows of a block's tile", attrgetter("rows")),
     ("columns", "columns of a block's tile", attrgetter("columns")),
     ("threads", "threads of a block", attrgetter("threads")),
-)  # the dimensions of a tile, for `choose_tile`
+)
 
 
 def fitting_tiles(

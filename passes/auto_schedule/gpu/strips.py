@@ -126,9 +126,7 @@ def pipeline(kernel: GpuKernel, depth: LoopRV, copies: list[BlockRV], tile: Tile
     max_bytes = kernel.facts.shared_per_sm // 2
     candidates = (n for n in VERSIONS if tile.shared(n, max(sizes)) < min(max_bytes, kernel.facts.shared_per_block))
     max_versions = min(next(candidates, 1), steps or VERSIONS[0])
-    versions = kernel.choose(
-        "stages", "steps whose operands are in shared memory at once", [*range(max_versions, 0, -1)]
-    )
+    versions = kernel.choose("stages", "pipeline stages in shared memory", [*range(max_versions, 0, -1)])
     if versions > 1:
         kernel.sch.annotate(depth, "software_pipeline_stage", [0, 0, versions - 1])
         kernel.sch.annotate(depth, "software_pipeline_order", [1, 2, 0])

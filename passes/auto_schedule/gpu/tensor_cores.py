@@ -74,7 +74,7 @@ def _schedule(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     if not choices:
         not_this("no tile fits")
     choice = choose_tile(kernel, choices, PARTS)
-    stages = kernel.choose("stages", "steps that are in shared memory at once", [*range(choice.stages, 0, -1)])
+    stages = kernel.choose("stages", "pipeline stages in shared memory", [*range(choice.stages, 0, -1)])
     choice = replace(choice, stages=stages)
     kernel.say(str(choice))
     schedule_mma(kernel, block, product, kind, choice, along)

@@ -83,11 +83,12 @@ class Sizes:
     bytes: int
 
 
+# the dimensions of a tile, for `choose_tile`
 PARTS: tuple[tuple[str, str, Callable[[TileConfig], int]], ...] = (
     ("rows", "rows of a block's tile", attrgetter("tile.rows")),
     ("columns", "columns of a block's tile", attrgetter("tile.columns")),
     ("warps", "warps of a block", attrgetter("tile.warps")),
-)  # the dimensions of a tile, for `choose_tile`
+)
 
 
 def fitting_choices(facts: GpuFacts, sizes: Sizes, least_depth: int) -> list[tuple[float, TileConfig]]:

@@ -56,10 +56,11 @@ class WarpgroupConfig:
         return f"tiles of {t.rows} x {t.columns} in {groups}, {DEPTH} deep, {self.stages} in shared memory"
 
 
+# the dimensions of a tile, for `choose_tile`
 PARTS: tuple[tuple[str, str, Callable[[WarpgroupConfig], int]], ...] = (
     ("columns", "columns of a block's tile", attrgetter("tile.columns")),
     ("groups", "warpgroups of a block", attrgetter("tile.groups")),
-)  # the dimensions of a tile, for `choose_tile`
+)
 
 
 def fitting_choices(facts: GpuFacts, sizes: Sizes) -> list[tuple[float, WarpgroupConfig]]:

@@ -132,7 +132,7 @@ def _choose_tile(kernel: GpuKernel, product: Contraction) -> WarpgroupConfig:
     if other is not None and tensor_tiles.clocks(kernel.facts, joined, other) < choice.clocks:
         kernel.prefer_next_rule(f"single warps are estimated to be faster: {other}")
     choice = choose_tile(kernel, choices, PARTS)
-    stages = kernel.choose("stages", "steps that are in shared memory at once", [*range(choice.stages, 0, -1)])
+    stages = kernel.choose("stages", "pipeline stages in shared memory", [*range(choice.stages, 0, -1)])
     return replace(choice, stages=stages)
 
 
