@@ -22,7 +22,7 @@ Scope = tuple[Stmt, int]  # a statement, and a number of each of its bodies, whe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Access:
-    """`indices` and `guards` have bound names replaced by what they stand for, where that is the same all along.
+    """An access whose `indices` and `guards` have bound names replaced by their values where these stay the same.
 
     `path` are the scopes around, outermost first, and each guard says how many of them it stands in; of two accesses in
     one iteration of their common loops, the one with the lower `number` comes first.
@@ -51,7 +51,7 @@ class Uses:
 
 
 class Collector:
-    """Collects the accesses in loop code.
+    """Collect the accesses in loop code.
 
     `uses` are by data variable. `loose` are variables whose value may change between executions or is no expression of
     other variables. `jumps`: a loop may be left early.

@@ -11,14 +11,16 @@ from mlcc.passes.lowering.mutator import TirMutator
 
 @dataclass(frozen=True, slots=True)
 class PointsTo:
-    """`root` is the variable of the allocation or parameter (None: unknown); equal `at` means equal address."""
+    """The target of a pointer. `root` is the variable of the allocation or parameter (None: unknown); equal `at` means
+    equal address.
+    """
 
     root: tir.Var | None
     at: tir.Var
 
 
 class Aliases:
-    """Places of views and pointers, recorded in binding order. Memory of distinct roots does not overlap."""
+    """The targets of views and pointers, recorded in binding order. Memory of distinct roots does not overlap."""
 
     def __init__(self) -> None:
         self._points_to: dict[tir.Var, PointsTo] = {}

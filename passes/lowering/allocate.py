@@ -1,4 +1,4 @@
-"""Allocated buffers of blocks become statements, each before the first statement that uses it.
+"""Turn allocated buffers of blocks into statements, each before the first statement that uses it.
 
 A buffer stays in the body of the block that allocates it; `compact` moves it on from there. What is after its last use
 is free for others; the memory plan of a target finds that by itself.

@@ -248,7 +248,7 @@ def _aligned_strides(shape: Sequence[Expr], alignments: Sequence[Sequence[int]])
 
 
 class _LayoutMover(TirMutator):
-    """Replaces buffers by their compact layouts, and places allocations in their new scopes.
+    """Replace buffers by their compact layouts, and place allocations in their new scopes.
 
     Scopes are numbered as `Collector` numbers them.
     """

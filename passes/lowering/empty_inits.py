@@ -1,4 +1,4 @@
-"""Reductions over nothing get their init (see `mlcc.arith.empty_reduction`)."""
+"""Initialize reductions over empty ranges (see `mlcc.arith.empty_reduction`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers of any rank become flat ones over the same memory: shapes, strides and offsets turn into index arithmetic.
+"""Flatten buffers: shapes, strides and offsets become index arithmetic over one-dimensional buffers.
 
 Index arithmetic is done in int32 where no element lies beyond it, else in int64. A parameter's flat view is declared at
 the start of the body (unless the parameter is flat already), so that the function's interface stays as it is. Calls of
@@ -30,7 +30,7 @@ from mlcc.passes.manage.stages import FLAT, LOOPS
 
 
 def flatten_buffers(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc]) -> tir.PrimFunc:
-    """`func` with one index per access. `functions` are the PrimFuncs of the module. Raises CompileError."""
+    """Return `func` with one index per access. `functions` are the PrimFuncs of the module. Raises CompileError."""
     flattener = _Flattener(functions)
     params = [b for b in func.buffers if b is not None]
     flattener.by_data.update({b.data: b for b in reversed(params)})
@@ -164,7 +164,7 @@ class _Flattener(TirMutator):
         return node if args is node.args else replace(node, args=args)
 
     def _as_tensor(self, arg: Expr) -> Expr:
-        """The bare data of a known buffer as a flat tensor of all of it, for a packed function."""
+        """Return the data variable of a known buffer as a flat tensor of the whole buffer, for a packed function."""
         buffer = self.by_data.get(arg) if isinstance(arg, tir.Var) else None
         return arg if buffer is None else pack_buffer(self.buffer(buffer))
 
@@ -173,7 +173,7 @@ class _Flattener(TirMutator):
         callee = self._functions.get(name)
         if callee is None or len(callee.params) != len(args):
             reason = "" if callee is None else f": it takes {len(callee.params)} arguments, not {len(args)}"
-            raise CompileError(error("E0708", f"`{name}` cannot be called here{reason}", node.span))
+            raise CompileError(error("E0708", f"invalid call of `{name}`{reason}", node.span))
         symbolic = bool(symbols_of(callee))
         operands = list(self.exprs(args))
         for number, (parameter, arg) in enumerate(zip(callee.buffers, args, strict=True)):

@@ -1,4 +1,4 @@
-"""Substitution that folds as it goes, and copies with binders of their own."""
+"""Substitution with constant folding, and copies of code with fresh variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IF_THEN_ELSE = tir.Op("tir.if_then_else")
 
 
 class Folding(TirMutator):
-    """Substitutes variables, folds integer arithmetic, and removes branches whose conditions are constant."""
+    """Substitute variables, fold integer arithmetic, and remove branches whose conditions are constant."""
 
     def __init__(self, values: dict[tir.Var, Expr]) -> None:
         self.values = values
@@ -98,7 +98,7 @@ def _zero_divisor(node: tir.BinaryOp, rhs: Expr) -> bool:
 
 
 class Copier(Folding):
-    """Copies code with a fresh variable or buffer for each one that it binds."""
+    """Copy code with a fresh variable or buffer for each one that it binds."""
 
     def __init__(self, values: dict[tir.Var, Expr]) -> None:
         super().__init__(dict(values))

@@ -154,7 +154,7 @@ class _CheckInserter:
         )
 
     def _visit_under(self, condition: tir.Expr, subtree, visit):  # type: ignore[no-untyped-def]
-        """Visit under a condition. It is no assumption if it loads memory that the code below it writes."""
+        """Visit under a condition, which is not assumed if it loads memory that the code below it writes."""
         if tir.const_int(condition) is not None or self._may_change(condition, subtree):
             return visit(subtree)
         with self._analyzer.constraint(condition):

@@ -1,4 +1,4 @@
-"""`T.init`: what runs first at each point of a reduction becomes a condition on the reduce axes."""
+"""Lower `T.init` to a condition on the reduce axes, which holds at the first point of a reduction."""
 
 from __future__ import annotations
 

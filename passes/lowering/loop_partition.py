@@ -243,7 +243,7 @@ def _guards(var: tir.Var, body: Body) -> list[_Guard]:
 
 
 class _FusedIndices(TirMutator):
-    """Binds quotients and remainders of a loop's variable to names: the indices of the loops that were fused."""
+    """Bind quotients and remainders of a loop's variable to names: the indices of the loops that were fused."""
 
     def __init__(self, loop: tir.For) -> None:
         self._var = loop.var
@@ -323,7 +323,7 @@ def _is_index(part: tir.BinaryOp) -> bool:
 
 
 class _ConditionDropper(Folding):
-    """Removes conditions that are known to hold, given by their ids."""
+    """Remove conditions that are known to hold, given by their ids."""
 
     def __init__(self, holds: set[int]) -> None:
         super().__init__({})

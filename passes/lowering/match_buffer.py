@@ -69,7 +69,7 @@ def match(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...], d
             _bind_or_assert(statements, defined, view, view.elem_offset, start, "offset")
             if view.offset_factor > 1:
                 rest = c.floormod(start, view.offset_factor)
-                _assert(statements, view, c.equal(rest, 0), f"the offset is no multiple of {view.offset_factor}")
+                _assert(statements, view, c.equal(rest, 0), f"the offset is not a multiple of {view.offset_factor}")
         else:  # a constant offset counts from the view's own data
             start = c.sub(start, view.elem_offset)
     return [*statements, tir.DeclBuffer(view, _pointer(source, view, start), span=view.span)]
@@ -95,7 +95,7 @@ def _bind_or_assert(
         defined.add(stated)
         stmts.append(tir.Bind(stated, c.cast(stated.dtype, actual)))
     elif stated is not actual:
-        _assert(stmts, view, c.equal(stated, actual), f"{what} is not that of its source")
+        _assert(stmts, view, c.equal(stated, actual), f"{what} does not match the source")
 
 
 def _assert(stmts: Stmts, view: tir.Buffer, condition: Expr, message: str) -> None:

@@ -29,7 +29,7 @@ class TirMutator:
         cls._table = {kind: getattr(cls, name) for kind, name in _METHODS.items()}
 
     def expr(self, node: Expr) -> Expr:
-        """A new expression."""
+        """Return the new expression."""
         return self._table[type(node)](self, node)  # type: ignore[no-any-return]
 
     def stmt(self, node: Stmt) -> Stmt | list[Stmt]:
@@ -53,7 +53,7 @@ class TirMutator:
         return node
 
     def binder(self, node: tir.Var) -> tir.Var:
-        """The place that binds a variable."""
+        """Visit a variable where it is bound."""
         return node
 
     def buffer(self, node: tir.Buffer) -> tir.Buffer:
@@ -61,7 +61,7 @@ class TirMutator:
         return node
 
     def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
-        """The place that allocates or declares a buffer."""
+        """Visit a buffer where it is allocated or declared."""
         return self.buffer(node)
 
     # ------------------------------------------------------------ expressions
@@ -164,7 +164,7 @@ class TirMutator:
         return map_value(attrs, self.node) if attrs else attrs
 
     def node(self, node: Node) -> Node:
-        """A node in an annotation: an expression, a buffer, or something that holds such."""
+        """Visit a node in an annotation: an expression, a buffer, or a node that contains such."""
         if isinstance(node, Expr):
             return self.expr(node)
         if isinstance(node, tir.Buffer):
@@ -172,7 +172,7 @@ class TirMutator:
         return map_children(node, self.node)
 
     def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
-        message = f"`{node.block.name}` is a block, and the module says that it has none (`mlcc.stage`)"
+        message = f"`{node.block.name}` is a block, but the module must not have any at its stage (`mlcc.stage`)"
         raise CompileError(error("E0545", message, node.block.span))
 
 

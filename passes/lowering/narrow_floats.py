@@ -182,7 +182,7 @@ def _is_discontinuous(node: Any) -> bool:
 
 
 class _Promoter(WideFloats):
-    """Computes narrow floats in float32, in a function whose widened buffers are still accessed in their old type."""
+    """Compute narrow floats in float32, in a function whose widened buffers are still accessed in their old type."""
 
     _in_discontinuous = False  # inside of an expression that `_is_discontinuous`
 

@@ -1,4 +1,4 @@
-"""PrimFuncs are told which of the buffers that they take are memory that nothing wrote before."""
+"""Mark PrimFuncs by which of their buffer parameters are uninitialized memory."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class _Access:
 
 
 class _CarriedDependences:
-    """Finds certain loop-carried dependences: elements that two iterations access and one of them writes."""
+    """Find certain loop-carried dependences: elements that two iterations access and one of them writes."""
 
     def __init__(self, loop: tir.For, aliases: Aliases) -> None:
         self._loop = loop

@@ -1,4 +1,5 @@
-"""Software pipelines in the text: loops annotated with `software_pipeline_stage` and what the numbers there speak of.
+"""Software pipelines in the source: loops annotated with `software_pipeline_stage`, and the parts that the numbers
+refer to.
 
 The numbers count the statements of the loop's body: those of the block in it if that is all there is, and in place of
 a block among them that has several statements (its init counts as one) those. An inner pipeline counts as three:
@@ -36,7 +37,7 @@ class Plan:
 
     @property
     def depth(self) -> int:
-        """The number of iterations by which the last stage lags behind the loop."""
+        """Return the number of iterations by which the last stage lags behind the loop."""
         return max(self.stage, default=0)
 
 
@@ -51,11 +52,11 @@ def plan_of(loop: tir.For) -> Plan:
     order = _integers(loop, ORDER) if ORDER in loop.annotations else tuple(range(len(stage)))
     asynchronous = _integers(loop, ASYNC_STAGES) if ASYNC_STAGES in loop.annotations else ()
     if any(not 0 <= s <= MAX_STAGES for s in stage):
-        raise refused(loop, f"stages are numbers from 0 to {MAX_STAGES}, not {list(stage)}")
+        raise refused(loop, f"stages must be from 0 to {MAX_STAGES}, not {list(stage)}")
     if len(order) != len(stage):
-        raise refused(loop, f"there are {len(stage)} stages, and {len(order)} places in the order")
+        raise refused(loop, f"there are {len(stage)} stages, but {len(order)} positions in the order")
     if sorted(order) != list(range(len(order))):
-        raise refused(loop, f"the order {list(order)} does not name each place from 0 to {len(order) - 1} once")
+        raise refused(loop, f"the order {list(order)} is not a permutation of 0 to {len(order) - 1}")
     return Plan(stage, order, frozenset(asynchronous))
 
 
@@ -64,7 +65,7 @@ def _integers(loop: tir.For, key: str) -> tuple[int, ...]:
     values = value if isinstance(value, tuple) else (value,)
     integers = [tir.const_int(v) if isinstance(v, (int, tir.IntImm)) else None for v in values]
     if any(v is None for v in integers):
-        raise refused(loop, f"`{key}` is a list of integers")
+        raise refused(loop, f"`{key}` must be a list of integers")
     return tuple(int(v) for v in integers if v is not None)
 
 
@@ -92,7 +93,7 @@ def opened(loop: tir.For) -> list[bool]:
         return [part != [stmt] for part, stmt in zip(inside, loop.body, strict=True)]
     if sum(map(_statement_count, loop.body)) == count:
         return [False] * len(inside)
-    message = f"its body has {widths} statements, and `{STAGE}` has {count} numbers"
+    message = f"its body has {widths} statements, but `{STAGE}` has {count} numbers"
     raise refused(loop, message, "an inner pipeline counts as three: prologue, body and epilogue")
 
 

@@ -1,4 +1,4 @@
-"""Blocks become plain code: axes are replaced by the values they are bound to, predicates become conditions."""
+"""Lower blocks to plain code: axes are replaced by the values they are bound to, predicates become conditions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def realize_blocks(func: tir.PrimFunc, kernels: bool = False) -> tir.PrimFunc:
 
 
 class _Realizer(TirMutator):
-    """Substitutes axes by their values, and rebuilds buffers whose shapes mention an axis.
+    """Substitute axes by their values, and rebuild buffers whose shapes mention an axis.
 
     `defined` are the variables that have a value: a view binds the others that it mentions.
     """

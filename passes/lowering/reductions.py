@@ -1,4 +1,4 @@
-"""Loops that reduce into one element, `B[i] = B[i] + x(k)`, combined in vectors.
+"""Vectorize loops that reduce into one element, such as `B[i] = B[i] + x(k)`.
 
 Sums, products, minima and maxima of integers come out the same in any order: a vectorized loop over them becomes vector
 code. Those of floating-point numbers do not, so that the text has to ask for it, by the annotation `reassociate` of the
@@ -32,7 +32,7 @@ _OPERATORS = (tir.Add, tir.Mul, tir.Min, tir.Max)
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """`buffer[index] = buffer[index] op value`; `first` runs before it in the first iteration."""
+    """The update `buffer[index] = buffer[index] op value`; `first` runs before it in the first iteration."""
 
     op: type[tir.BinaryOp]
     store: tir.BufferStore

@@ -37,9 +37,9 @@ def steps_left(module: IRModule, kind: str, sanitize: bool = False) -> tuple[str
     _check_attributes(module, last)
     before = lowered_for(module)
     if last is not None and (last not in steps or (before is not None and before.kind != kind)):
-        what = f"`{last}` is no step for {kind}" if before is None else f"for {before}, and not for {kind}"
+        what = f"`{last}` is not a step for {kind}" if before is None else f"for {before}, not for {kind}"
         message = f"the module was lowered for another target: {what}"
-        raise CompileError(error("E0546", message, help=f"lower it from its blocks with -t {kind}"))
+        raise CompileError(error("E0546", message, help=f"lower the original module with -t {kind}"))
     if sanitize and not module.attrs.get(SANITIZED):
         return backend.sanitizing
     return steps if last is None else steps[steps.index(str(last)) + 1 :]
@@ -61,16 +61,16 @@ def _check_attributes(module: IRModule, last: object) -> None:
     names = {name: None for backend in backends.every() for name in _all_steps(backend)}
     if last is not None and last not in names:
         help = did_you_mean(str(last), names)
-        raise CompileError(error("E0545", f"`{STEP}` is `{last}`, which is no step of lowering", help=help))
+        raise CompileError(error("E0545", f"`{STEP}` is `{last}`, which is not a lowering step", help=help))
     step = None if last is None else pass_class(str(last))
     gives = step.gives if step is not None and issubclass(step, LoweringStep) else BLOCKS
     if stage != gives:
-        behind = "no step of lowering" if last is None else f"`{last}`"
-        message = f"`{STAGE}` is `{stage}`, but behind {behind} (`{STEP}`) a module is of {gives}"
+        steps = "no lowering step" if last is None else f"`{last}`"
+        message = f"`{STAGE}` is `{stage}`, but after {steps} (`{STEP}`) it must be `{gives}`"
         raise CompileError(error("E0545", message))
     if module.attrs.get(SANITIZED) and not any(last in backend.sanitizing for backend in backends.every()):
-        behind = "no step of lowering" if last is None else f"`{last}`"
-        message = f"`{SANITIZED}` is set, but behind {behind} (`{STEP}`) no accesses are checked"
+        steps = "no lowering step" if last is None else f"`{last}`"
+        message = f"`{SANITIZED}` is set, but after {steps} (`{STEP}`) no accesses are checked"
         raise CompileError(error("E0545", message))
 
 
@@ -88,7 +88,7 @@ def lowered_otherwise(module: IRModule, target: Target) -> list[Diagnostic]:
     options = backends.of(target).lower_options
     if options(before) == options(target):
         return []
-    message = f"the module was lowered for {before}, and code is generated for {target}"
+    message = f"the module was lowered for {before}, but code is generated for {target}"
     return [replace(error("W0304", message, help=f"pass -t '{before}'"), severity=Severity.WARNING)]
 
 
@@ -136,8 +136,9 @@ def placed(diagnostic: Diagnostic, func: tir.PrimFunc) -> Diagnostic:
 
 @dataclass(frozen=True)
 class LoweringStep(Pass):
-    """One step of the way from TensorIR to what code is generated from. `takes` is the stage of the PrimFuncs that it
-    is given, `gives` that of those that it makes."""
+    """A lowering step from TensorIR towards the form from which code is generated. It takes PrimFuncs at the stage
+    `takes` and returns PrimFuncs at the stage `gives`.
+    """
 
     takes: ClassVar[str] = BLOCKS
     gives: ClassVar[str] = BLOCKS
@@ -174,35 +175,35 @@ class LoweringStep(Pass):
         return {name: self.lower(func, functions, options)}
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        """A PrimFunc of the next stage; `functions` are those of the module. Raises CompileError."""
+        """Return a PrimFunc at the next stage; `functions` are those of the module. Raises CompileError."""
         raise NotImplementedError
 
     def _check(self, module: IRModule, ctx: PassContext) -> None:
-        """Raise CompileError for a module that has been through this step, or not through all before it."""
+        """Raise CompileError if this step was already run on the module, or a step before it was not."""
         kind = ctx.target.kind
         backend = backends.get(kind)
         if self.name not in _all_steps(backend):
             other = next(b.kind for b in backends.every() if self.name in _all_steps(b))
-            message = f"`{self.name}` is a step towards {other}, and the target is {kind}"
+            message = f"`{self.name}` is a step for {other}, but the target is {kind}"
             raise CompileError(error("E0546", message, help=f"pass -t {other}"))
         enters = self.name in backend.sanitizing[:1]
         left = steps_left(module, kind, sanitize=enters)
         if not enters and self.name not in _steps_of(module, kind):
             if module.attrs.get(SANITIZED):
-                message, help = f"`{self.name}` is no step of code whose accesses are checked", "run sanitize"
+                message, help = f"`{self.name}` is not a step for code with checked accesses", "run sanitize"
             else:
                 first = backend.sanitizing[0]
-                message = f"`{self.name}` comes behind `{first}`, which the module has not been through"
-                help = f"run {','.join(backend.sanitizing[: backend.sanitizing.index(self.name)])} before"
+                message = f"`{self.name}` must come after `{first}`, which was not run on the module"
+                help = f"run {','.join(backend.sanitizing[: backend.sanitizing.index(self.name)])} first"
             raise CompileError(error("E0545", message, help=help))
         if self.name not in left:
-            message = f"`{self.name}` comes before `{module.attrs.get(STEP)}`, which the module has been through"
-            rest = f"the steps left are {','.join(left)}" if left else "no step is left"
+            message = f"`{self.name}` must come before `{module.attrs.get(STEP)}`, which was already run on the module"
+            rest = f"the remaining steps are {','.join(left)}" if left else "no steps remain"
             raise CompileError(error("E0545", message, help=rest))
         before = left[: left.index(self.name)]
         if before:
             stage = stage_of(module)
-            message = f"`{self.name}` comes behind `{before[-1]}`, which the module has not been through"
+            message = f"`{self.name}` must come after `{before[-1]}`, which was not run on the module"
             if stage != self.takes:
-                message = f"`{self.name}` takes a module of {self.takes}, and this one has {stage}"
-            raise CompileError(error("E0545", message, help=f"run {','.join(before)} before"))
+                message = f"`{self.name}` takes a module at stage `{self.takes}`, but this one is at stage `{stage}`"
+            raise CompileError(error("E0545", message, help=f"run {','.join(before)} first"))

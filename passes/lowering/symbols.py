@@ -7,7 +7,7 @@ from mlcc.ir.node import walk
 
 
 def symbols_of(func: tir.PrimFunc) -> tuple[tir.Var, ...]:
-    """Return the variables of the parameters' buffers that are no parameters, in order of first occurrence.
+    """Return the variables of the parameters' buffers that are not parameters, in order of first occurrence.
 
     The order is parameter by parameter; shape, then strides, then offset.
     """

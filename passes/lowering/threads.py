@@ -1,8 +1,8 @@
-"""Thread-bound loops on a CPU: they run one after the other where that computes the same, else they are refused.
+"""Thread-bound loops on a CPU: they run serially if that gives the same result, and are refused otherwise.
 
 A loop bound to a thread axis is a loop over independent iterations, so its serial form is right, unless the code inside
-speaks of other threads (barriers, shuffles, reductions across threads). A launch scope (`T.launch_thread`) states code
-per thread: there, memory shared between threads is refused too.
+depends on other threads (barriers, shuffles, reductions across threads). A launch scope (`T.launch_thread`) contains
+the code of one thread: there, memory shared between threads is refused too.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def serialize_threads(func: tir.PrimFunc) -> tir.PrimFunc:
         return func
     for node in walk(func):
         if called(node).collective:
-            message = f"`T.{name_of(node)}` needs threads that run together"
+            message = f"`T.{name_of(node)}` needs threads that run concurrently"
             raise CompileError(
-                error("E0707", message, node.span, "a CPU runs thread-bound loops one after the other",
+                error("E0707", message, node.span, "a CPU runs thread-bound loops serially",
                       related=(Label(bound.span, "the thread-bound code"),))
             )  # fmt: skip
     return replace(func, body=_Serializer().body(func.body))
@@ -77,13 +77,13 @@ class _Serializer(TirMutator):
         scope = node.buffer.scope
         if self._axes and scope.startswith(("shared", "warp", "wmma", "m16n8k8")):
             message = f"`{node.buffer.name}` is shared between threads (scope `{scope}`)"
-            raise CompileError(error("E0707", message, node.span, "a CPU runs launched threads one after the other"))
+            raise CompileError(error("E0707", message, node.span, "a CPU runs launched threads serially"))
         return node
 
 
 @dataclass(frozen=True)
 class SerializeThreads(LoweringStep):
-    """Run thread-bound loops one iteration after the other, as a CPU does; threads that interact are refused.
+    """Make thread-bound loops serial, as a CPU runs them; refuse threads that interact.
 
     Before:  for i in T.thread_binding(8, thread="blockIdx.x"): ...
     After:   for i in range(8): ...

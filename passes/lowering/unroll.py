@@ -1,4 +1,4 @@
-"""Loops marked `T.unroll` become copies of their bodies, as far as that stays small."""
+"""Replace loops marked `T.unroll` by copies of their bodies, within a size limit."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def has_jump(body: Body) -> bool:
 
 @dataclass(frozen=True)
 class UnrollLoops(LoweringStep):
-    """Write the iterations of `T.unroll` loops out, as far as that stays small.
+    """Unroll `T.unroll` loops, within a size limit.
 
     Before:  for i in T.unroll(2): C[i] = A[i]
     After:   C[0] = A[0]

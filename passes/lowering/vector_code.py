@@ -1,4 +1,4 @@
-"""The body of one loop on vectors: the loop variable is a ramp of lanes, and what is computed from it has lanes too."""
+"""Vectorization of one loop: the loop variable becomes a ramp of lanes, and values computed from it become vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NoVectorForm(Exception):
 
 
 class Lanes(TirMutator):
-    """Rewrites the body of a loop over `var` to run the `lanes` iterations from `base` on as vectors.
+    """Rewrite the body of a loop over `var` to run the `lanes` iterations from `base` on as vectors.
 
     `analyzer` knows the ranges of outer loops. Raises NoVectorForm if only the serial loop is possible.
 
@@ -366,7 +366,9 @@ class Lanes(TirMutator):
         return node
 
     def _if_then_else(self, node: tir.Call) -> Expr:
-        """`T.if_then_else`: a branch for all lanes, a selection if neither side can do harm, else a choice by lane."""
+        """Vectorize `T.if_then_else`: a branch for all lanes, a selection if both sides are safe, else a choice by
+        lane.
+        """
         condition = self.expr(node.args[0])
         if condition.dtype.lanes == 1:
             true, false = self._with_equal_lanes(*(self.expr(a) for a in node.args[1:]))

@@ -1,4 +1,4 @@
-"""Loops marked `T.vectorized` become code on vectors (`vector_code`).
+"""Replace loops marked `T.vectorized` by vector code (`vector_code`).
 
 A loop is left serial if its extent is not constant or its iterations depend on one another (`vector_legality`). Long
 loops become a loop over vectors, and a rest. What happens in some lanes only is done under a mask. A statement that has
@@ -63,7 +63,7 @@ class _Vectorizer(AliasMutator):
         return self._vectorize_reduction(node) or serial
 
     def _vectorize_reduction(self, loop: tir.For) -> list[Stmt] | None:
-        """Return a vectorized reduction; None if the loop is none."""
+        """Return a vectorized reduction; None if the loop is not a reduction."""
         if tir.const_int(loop.step) not in (None, 1):
             return None
         reduction = find_reduction(loop, self._aliases, self._options.reassociate)

@@ -36,7 +36,7 @@ def of_iteration(loop: tir.For) -> Expr:
 
 
 class Meter:
-    """Sums up the costs of statements; a loop costs its trip count times its body."""
+    """Sum up the costs of statements; a loop costs its trip count times its body."""
 
     def __init__(self, inner: set[tir.Var] | None = None) -> None:
         self._inner = set() if inner is None else inner  # variables that the code binds itself
@@ -84,7 +84,7 @@ class Meter:
 
 
 def _add(a: Expr, b: Expr) -> Expr:
-    """`a + b`; almost always of constants."""
+    """Return `a + b`; the operands are almost always constants."""
     if type(a) is type(b) is tir.IntImm:
         total = a.value + b.value
         if total < _LARGE:

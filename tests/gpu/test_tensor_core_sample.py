@@ -71,4 +71,4 @@ def test_a_cpu_has_no_tensor_cores() -> None:
     mod = mlcc.apply_schedule(mlcc.parse((SAMPLE / "matmul.mlc").read_text()), script)
     with pytest.raises(mlcc.CompileError, match="E0707") as caught:
         mlcc.build(mod, target="llvm", opt_level=0)
-    assert "needs threads that run together" in caught.value.diagnostics[0].message
+    assert "needs threads that run concurrently" in caught.value.diagnostics[0].message

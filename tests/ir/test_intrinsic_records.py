@@ -69,7 +69,7 @@ def test_cost_weighs_a_call(define: Define) -> None:
 def test_threads_that_run_together(define: Define) -> None:
     define(dataclasses.replace(LANEWISE, effect=Effect.UPDATE, collective=True))
     text = TEXT.replace("T.vectorized(32)", 'T.thread_binding(32, thread="threadIdx.x")')
-    with pytest.raises(CompileError, match=r"`T.toy` needs threads that run together"):
+    with pytest.raises(CompileError, match=r"`T.toy` needs threads that run concurrently"):
         mlcc.run_passes(mlcc.parse(text), "lower")
 
 

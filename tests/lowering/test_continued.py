@@ -134,9 +134,9 @@ def test_sanitized_code_from_any_stage(first: str) -> None:
     for made in (mlcc.build(module, sanitize=True), mlcc.build(mlcc.run_passes(module, "sanitize"))):
         assert made.manifest["source"]["sanitize"] is True
     lowered = mlcc.run_passes(module, "sanitize")
-    with pytest.raises(CompileError, match="E0545.*`vectorize-loops` is no step of code whose accesses are checked"):
+    with pytest.raises(CompileError, match="E0545.*`vectorize-loops` is not a step for code with checked accesses"):
         mlcc.run_passes(lowered, "vectorize-loops")
-    with pytest.raises(CompileError, match="E0545.*`insert-access-checks` comes behind `mark-new-outputs`, which"):
+    with pytest.raises(CompileError, match="E0545.*`insert-access-checks` must come after `mark-new-outputs`, which"):
         mlcc.run_passes(module, "insert-access-checks")
     with pytest.raises(CompileError, match="E0546"):
         mlcc.build(lowered, "cuda")
@@ -163,14 +163,14 @@ def test_what_comes_before_lowering_is_not_left_out() -> None:
 @pytest.mark.parametrize(
     ("target", "passes", "code", "text"),
     [
-        ("llvm", "lower,realize-blocks", "E0545", "`realize-blocks` comes before `select-parallel-loops`"),
-        ("llvm", "vectorize-loops", "E0545", "run init-empty-reductions,realize-blocks,.*flatten-buffers.* before"),
-        ("llvm", "realize-blocks", "E0545", "comes behind `init-empty-reductions`, which"),
+        ("llvm", "lower,realize-blocks", "E0545", "`realize-blocks` must come before `select-parallel-loops`"),
+        ("llvm", "vectorize-loops", "E0545", "run init-empty-reductions,realize-blocks,.*flatten-buffers.* first"),
+        ("llvm", "realize-blocks", "E0545", "must come after `init-empty-reductions`, which"),
         ("llvm", "insert-barriers", "E0546", "pass -t cuda"),
         ("cuda", "unroll-loops", "E0546", "pass -t llvm"),
         ("cuda", "lower-loops", "E0546", "the target is cuda"),
         ("llvm", "lower-gpu", "E0546", "`lower-gpu` lowers for cuda, but the target is llvm"),
-        ("cuda", "flatten-buffers", "E0545", "takes a module of loops, and this one has blocks"),
+        ("cuda", "flatten-buffers", "E0545", "takes a module at stage `loops`, but this one is at stage `blocks`"),
         ("llvm", "lower,auto-schedule", "E0545", "`auto-schedule` requires a module of blocks, but this one has flat"),
         ("llvm", "lower,lower-to-tir", "E0545", "run it before the steps of lowering"),
     ],
@@ -183,10 +183,10 @@ def test_steps_out_of_turn(target: str, passes: str, code: str, text: str) -> No
 
 def test_a_module_for_another_target() -> None:
     lowered = mlcc.run_passes(parse_file(str(KERNELS[0])), "lower")
-    with pytest.raises(CompileError, match="E0546.*lowered for another target: for llvm, and not for cuda"):
+    with pytest.raises(CompileError, match="E0546.*lowered for another target: for llvm, not for cuda"):
         mlcc.build(lowered, "cuda")
     lowered.attrs = Attrs({k: v for k, v in lowered.attrs.items() if k != TARGET})
-    with pytest.raises(CompileError, match="E0546.*`select-parallel-loops` is no step for cuda"):
+    with pytest.raises(CompileError, match="E0546.*`select-parallel-loops` is not a step for cuda"):
         mlcc.build(lowered, "cuda")
 
 
@@ -203,13 +203,13 @@ def test_a_module_for_another_cpu() -> None:
 @pytest.mark.parametrize(
     ("attributes", "text"),
     [
-        ({STAGE: "flat"}, "`mlcc.stage` is `flat`, but behind no step of lowering"),
+        ({STAGE: "flat"}, "`mlcc.stage` is `flat`, but after no lowering step"),
         ({STAGE: "round"}, "`mlcc.stage` is `round`"),
-        ({STEP: "unroll-loops"}, "`mlcc.stage` is `blocks`, but behind `unroll-loops` .* is of flat"),
-        ({STAGE: "flat", STEP: "unrol-loops"}, "is no step of lowering.*did you mean `unroll-loops`"),
-        ({SANITIZED: True}, "`mlcc.sanitized` is set, but behind no step of lowering"),
-        ({SANITIZED: True, STAGE: "flat", STEP: "unroll-loops"}, "is set, but behind `unroll-loops`"),
-        ({STAGE: "flat", STEP: 5}, "`mlcc.step` is `5`, which is no step of lowering"),
+        ({STEP: "unroll-loops"}, "`mlcc.stage` is `blocks`, but after `unroll-loops` .* must be `flat`"),
+        ({STAGE: "flat", STEP: "unrol-loops"}, "is not a lowering step.*did you mean `unroll-loops`"),
+        ({SANITIZED: True}, "`mlcc.sanitized` is set, but after no lowering step"),
+        ({SANITIZED: True, STAGE: "flat", STEP: "unroll-loops"}, "is set, but after `unroll-loops`"),
+        ({STAGE: "flat", STEP: 5}, "`mlcc.step` is `5`, which is not a lowering step"),
     ],
 )
 @pytest.mark.parametrize("sanitize", [False, True])
@@ -223,7 +223,7 @@ def test_attributes_that_are_not_true(attributes: dict[str, object], text: str, 
 def test_blocks_where_there_are_to_be_none() -> None:
     module = parse_file(str(next(p for p in KERNELS if p.stem == "cpu-product"))).copy()
     module.attrs = Attrs({STAGE: "loops", STEP: "realize-blocks"})
-    with pytest.raises(CompileError, match="E0545.*is a block, and the module says that it has none"):
+    with pytest.raises(CompileError, match="E0545.*is a block, but the module must not have any"):
         mlcc.build(module)
 
 

@@ -214,7 +214,7 @@ def test_threads_that_meet_are_refused() -> None:
     a, s = c.make_buffer("A", (8,), "int32"), c.make_buffer("S", (8,), "int32", scope="shared")
     tx = var("tx")
     sync = tir.Evaluate(c.call("int32", "tvm_storage_sync", "shared"))
-    with pytest.raises(CompileError, match=r"`T.tvm_storage_sync` needs threads that run together") as caught:
+    with pytest.raises(CompileError, match=r"`T.tvm_storage_sync` needs threads that run concurrently") as caught:
         lower_func(func([a], thread_loop(tx, 8, "threadIdx.x", tir.AttrStmt("", "x", 0, (sync, c.store(a, 1, tx))))))
     assert caught.value.diagnostics[0].code == "E0707"
     shared = launch("blockIdx.x", var("bx"), 1, (tir.AllocBuffer(s), launch("threadIdx.x", tx, 8, c.store(s, 1, tx))))
