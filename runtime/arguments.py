@@ -66,20 +66,20 @@ def convert(leaf: Value, value: Any, label: str, writes: bool) -> Argument:
 
 def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argument:
     """A tensor argument over the caller's memory, or over a copy where its layout does not suit."""
-    wanted = STORAGE.get(leaf.dtype, leaf.dtype)
+    storage_dtype = STORAGE.get(leaf.dtype, leaf.dtype)
     if not leaf.dims and isinstance(value, (bool, int, float, np.generic)) and not writes:
-        value = scalar_array(leaf, value, wanted, label)
+        value = scalar_array(leaf, value, storage_dtype, label)
     located = value if isinstance(value, Located) else None
     try:
         tensor = borrow(value) if located is None else located.tensor
     except NotATensor as exc:
         raise Refused("E0803", f"{label} is {exc}, expected {show_tensor(leaf)}") from None
     exotic = value.dtype if isinstance(value, np.ndarray) and value.dtype.kind == "V" else None
-    said = stated_dtype(value.dtype) if isinstance(value, np.ndarray) else None
-    if said is not None and said != leaf.dtype:
-        raise Refused("E0804", f"{label} is {said}, expected {show_tensor(leaf)}")
+    tagged = stated_dtype(value.dtype) if isinstance(value, np.ndarray) else None
+    if tagged is not None and tagged != leaf.dtype:
+        raise Refused("E0804", f"{label} is {tagged}, expected {show_tensor(leaf)}")
     if tensor.code != leaf.code:
-        tensor = reinterpret(leaf, tensor, wanted, label)
+        tensor = reinterpret(leaf, tensor, storage_dtype, label)
     if len(tensor.shape) != len(leaf.dims):
         count = len(tensor.shape)
         raise Refused(
@@ -110,45 +110,45 @@ def array_judge(leaf: Value, label: str) -> Callable[[tuple[int, ...], np.dtype[
     The check raises CallError for a mismatch, and returns True if the declaration fixes the array's size.
     """
 
-    def judge(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    def validate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
         try:
-            return _judge(leaf, label, shape, dtype)
+            return _validate(leaf, label, shape, dtype)
         except Refused as exc:
             raise CallError(exc.diagnostic) from None
 
-    return judge
+    return validate
 
 
-def _judge(leaf: Value, label: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+def _validate(leaf: Value, label: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     if leaf.kind == "scalar" and math.prod(shape) != 1:
         raise Refused("E0803", f"{label} is an array of shape {shape}, expected a number")
     if leaf.kind == "shape" and shape != (len(leaf.dims),):
         raise Refused("E0805", f"{label} is an array of shape {shape}, expected a shape of {len(leaf.dims)} integers")
     if leaf.kind != "tensor":
         return leaf.kind != "pointer"
-    nothing = np.empty((0,) * (len(shape) - 1) + tuple(min(d, 64) for d in shape[-1:]), dtype)  # takes no memory
-    convert_tensor(leaf, nothing, label, False)
+    empty = np.empty((0,) * (len(shape) - 1) + tuple(min(d, 64) for d in shape[-1:]), dtype)  # takes no memory
+    convert_tensor(leaf, empty, label, False)
     lanes = (leaf.code[2],) if leaf.code[2] > 1 and len(shape) > len(leaf.dims) else ()
-    wanted = (*leaf.dims, *lanes)
-    if any(isinstance(want, int) and want != size for want, size in zip(wanted, shape, strict=True)):
+    expected = (*leaf.dims, *lanes)
+    if any(isinstance(dim, int) and dim != size for dim, size in zip(expected, shape, strict=True)):
         raise Refused("E0805", f"{label} has shape {shape}, expected {show_tensor(leaf)}")
-    return all(isinstance(want, int) for want in wanted)
+    return all(isinstance(dim, int) for dim in expected)
 
 
-def scalar_array(leaf: Value, value: Any, wanted: str, label: str) -> np.ndarray:
+def scalar_array(leaf: Value, value: Any, storage_dtype: str, label: str) -> np.ndarray:
     """A number for a tensor without dimensions, if the dtype holds it."""
     array = np.asarray(value)
     if isinstance(value, np.generic) or leaf.dtype in STORAGE:
         return array
-    if not np.can_cast(array.dtype.type(0), wanted, "same_kind"):
+    if not np.can_cast(array.dtype.type(0), storage_dtype, "same_kind"):
         raise Refused("E0804", f"{label} is a {type(value).__name__}, expected {show_tensor(leaf)}")
     try:
-        return np.asarray(value, wanted)
+        return np.asarray(value, storage_dtype)
     except OverflowError:
         raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} does not hold") from None
 
 
-def reinterpret(leaf: Value, tensor: Tensor, wanted: str, label: str) -> Tensor:
+def reinterpret(leaf: Value, tensor: Tensor, storage_dtype: str, label: str) -> Tensor:
     """The bits of a dtype that NumPy lacks, or vectors whose lanes are the last axis of an array."""
     code, bits, lanes = leaf.code
     base = (code, bits, 1)
@@ -196,14 +196,16 @@ def convert_shape(leaf: Value, value: Any, label: str) -> tuple[int, ...]:
     return extents
 
 
-def flatten(spec: Value, value: Any, function: str, name: str, into: list[Argument], wrong: list[Diagnostic]) -> None:
+def flatten(
+    spec: Value, value: Any, function: str, name: str, arguments: list[Argument], findings: list[Diagnostic]
+) -> None:
     """Convert a parameter (or results, where `name` is `out`) and open tuples; findings are gathered."""
     writes = spec.role != "in" or name.partition("[")[0] == "out"
     label = f"argument `{name}` of `{function}`"
     try:
         if spec.kind != "tuple":
-            into.append(convert(spec, value, label, writes))
-            into[-1].name = name
+            arguments.append(convert(spec, value, label, writes))
+            arguments[-1].name = name
             return
         if not isinstance(value, (tuple, list)) or len(value) != len(spec.fields):
             count = f" of {len(value)}" if isinstance(value, (tuple, list)) else ""
@@ -211,9 +213,9 @@ def flatten(spec: Value, value: Any, function: str, name: str, into: list[Argume
                 "E0803", f"{label} is a {type(value).__name__}{count}, expected a tuple of {len(spec.fields)}"
             )
         for index, (part, item) in enumerate(zip(spec.fields, value, strict=True)):
-            flatten(part, item, function, f"{name}[{index}]", into, wrong)
+            flatten(part, item, function, f"{name}[{index}]", arguments, findings)
     except Refused as exc:
-        wrong.append(exc.diagnostic)
+        findings.append(exc.diagnostic)
 
 
 # ---------------------------------------------------------------- the vector
@@ -229,16 +231,16 @@ def pack(arguments: list[Argument], results: int, extra: int) -> tuple[Any, int,
             size += DLTENSOR.size + 16 * len(argument.leaf.dims)
     memory = ctypes.create_string_buffer(size)
     base = ctypes.addressof(memory)
-    at = 8 * (count + extra)
+    offset = 8 * (count + extra)
     for index, argument in enumerate(arguments):
         cell = argument.word
         if argument.leaf.kind == "tensor":
             assert argument.tensor is not None
-            cell, at = base + at, _pack_tensor(memory, base, at, argument.tensor)
+            cell, offset = base + offset, _pack_tensor(memory, base, offset, argument.tensor)
             argument.word = cell + DLTENSOR.size  # where its shape is
         elif argument.words:
-            struct.pack_into(f"<{len(argument.words)}q", memory, at, *argument.words)
-            cell, at = base + at, at + 8 * len(argument.words)
+            struct.pack_into(f"<{len(argument.words)}q", memory, offset, *argument.words)
+            cell, offset = base + offset, offset + 8 * len(argument.words)
             argument.word = cell
         elif argument.leaf.kind == "shape":
             cell = argument.word = base  # no values: any valid address
@@ -246,12 +248,12 @@ def pack(arguments: list[Argument], results: int, extra: int) -> tuple[Any, int,
     return memory, base, base + 8 * count
 
 
-def _pack_tensor(memory: Any, base: int, at: int, tensor: Tensor) -> int:
+def _pack_tensor(memory: Any, base: int, offset: int, tensor: Tensor) -> int:
     ndim = len(tensor.shape)
-    shape = at + DLTENSOR.size
+    shape = offset + DLTENSOR.size
     strides = shape + 8 * ndim
-    where = base + strides if tensor.strides is not None else 0
-    DLTENSOR.pack_into(memory, at, tensor.address, CPU, 0, ndim, *tensor.code, base + shape, where, 0)
+    strides_address = base + strides if tensor.strides is not None else 0
+    DLTENSOR.pack_into(memory, offset, tensor.address, CPU, 0, ndim, *tensor.code, base + shape, strides_address, 0)
     struct.pack_into(f"<{ndim}q", memory, shape, *tensor.shape)
     if tensor.strides is not None:
         struct.pack_into(f"<{ndim}q", memory, strides, *tensor.strides)
@@ -265,12 +267,12 @@ def shared_memory(arguments: list[Argument]) -> tuple[Argument, Argument] | None
             array = other.after if other.after is not None else other.before
             if array is None and other.tensor is not None and other.located is None and other.leaf.kind == "tensor":
                 array = as_array(other.tensor)
-            if other is not written and array is not None and _share(written.after, array):
+            if other is not written and array is not None and _may_share_memory(written.after, array):
                 return written, other
     return None
 
 
-def _share(a: np.ndarray | None, b: np.ndarray) -> bool:
+def _may_share_memory(a: np.ndarray | None, b: np.ndarray) -> bool:
     assert a is not None
     try:
         return np.shares_memory(a, b, max_work=1 << 16)  # type: ignore[arg-type]

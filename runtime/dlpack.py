@@ -132,13 +132,13 @@ def borrow(value: Any) -> Tensor:
     device = device_of(value) or (CPU, 0)
     if device[0] not in (CPU, CUDA_HOST):
         raise NotATensor(f"an array in the memory of device type {_DEVICES.get(device[0], device[0])}")
-    return _look(value, {}, (CPU, CUDA_HOST))
+    return _import_capsule(value, {}, (CPU, CUDA_HOST))
 
 
 def borrow_from(value: Any, stream: int) -> Tensor:
     """The memory of an array of some device, once what its owner has under way is ordered before the work of `stream`
     (0: DLPack's default). Raises NotATensor."""
-    return _look(value, {"stream": stream} if stream else {}, None)
+    return _import_capsule(value, {"stream": stream} if stream else {}, None)
 
 
 def device_of(value: Any) -> tuple[int, int] | None:
@@ -149,15 +149,15 @@ def device_of(value: Any) -> tuple[int, int] | None:
     return int(kind), int(number)
 
 
-def _look(value: Any, options: dict[str, Any], devices: tuple[int, ...] | None) -> Tensor:
+def _import_capsule(value: Any, options: dict[str, Any], devices: tuple[int, ...] | None) -> Tensor:
     capsule = _capsule(value, options)
     if _is_valid(capsule, _VERSIONED):
         managed = _Managed.from_address(_pointer(capsule, _VERSIONED))
         if managed.major > 1:
             raise NotATensor(f"an array of DLPack version {managed.major}, which is too new")
-        return _read(managed.tensor, bool(managed.flags & _READ_ONLY), (value, capsule), devices)
+        return _from_dltensor(managed.tensor, bool(managed.flags & _READ_ONLY), (value, capsule), devices)
     if _is_valid(capsule, _PLAIN):
-        return _read(DLTensor.from_address(_pointer(capsule, _PLAIN)), False, (value, capsule), devices)
+        return _from_dltensor(DLTensor.from_address(_pointer(capsule, _PLAIN)), False, (value, capsule), devices)
     raise NotATensor(f"{_article(type(value).__name__)} whose DLPack capsule is not valid")
 
 
@@ -175,7 +175,7 @@ def _capsule(value: Any, options: dict[str, Any]) -> Any:
         raise NotATensor(f"an array that its owner does not export: {exc}") from None
 
 
-def _read(raw: DLTensor, readonly: bool, owner: Any, devices: tuple[int, ...] | None) -> Tensor:
+def _from_dltensor(raw: DLTensor, readonly: bool, owner: Any, devices: tuple[int, ...] | None) -> Tensor:
     if devices is not None and raw.device.device_type not in devices:
         raise NotATensor(f"an array in the memory of device type {_DEVICES.get(raw.device.device_type, '?')}")
     dims = ctypes.c_int64 * raw.ndim
@@ -245,14 +245,14 @@ class TensorView:
     def __dlpack__(self, **options: Any) -> Any:
         """A capsule over the same memory, with the true element type."""
         capsule = self.bits.__dlpack__(**options)
-        _tensor_in(capsule).dtype.code = self.tensor.code[0]
+        _dltensor_of(capsule).dtype.code = self.tensor.code[0]
         return capsule
 
     def __repr__(self) -> str:
         return f"TensorView({self.dtype}, {self.shape})"
 
 
-def _tensor_in(capsule: Any) -> DLTensor:
+def _dltensor_of(capsule: Any) -> DLTensor:
     """The DLTensor of a capsule, to be corrected in place."""
     if _is_valid(capsule, _VERSIONED):
         return _Managed.from_address(_pointer(capsule, _VERSIONED)).tensor  # type: ignore[no-any-return]
@@ -263,7 +263,7 @@ def capsule_elsewhere(tensor: Tensor, device: tuple[int, int], max_version: Any)
     """A capsule over memory of a device, which is not touched; `tensor.owner` lives as long as it is used."""
     options = {} if max_version is None else {"max_version": max_version}
     capsule = as_array(tensor._replace(readonly=False)).__dlpack__(**options)
-    raw = _tensor_in(capsule)
+    raw = _dltensor_of(capsule)
     raw.device.device_type, raw.device.device_id = device
     raw.dtype.code = tensor.code[0]
     return capsule

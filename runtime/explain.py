@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mlcc.errors import Diagnostic, error
 from mlcc.runtime.manifest import SELECT, Constraint, Dim, evaluate, show, show_shape
 
-_MOST_ELEMENTS = 1 << 31  # bounds that are greater are those of how many elements a tensor can have
+_MAX_ELEMENTS = 1 << 31  # bounds that are greater are those of how many elements a tensor can have
 
 if TYPE_CHECKING:
     from mlcc.runtime.arguments import Argument
@@ -28,10 +28,10 @@ def given_dims(argument: Argument) -> Iterator[tuple[int, Dim, int]]:
 
 def bind_symbols(arguments: Sequence[Argument]) -> dict[str, int]:
     """The symbols' values: the first dimension that is one, in order of the arguments."""
-    return {name: value for name, (value, _) in _bound(arguments).items()}
+    return {name: value for name, (value, _) in _bindings(arguments).items()}
 
 
-def _bound(arguments: Sequence[Argument]) -> dict[str, tuple[int, Argument]]:
+def _bindings(arguments: Sequence[Argument]) -> dict[str, tuple[int, Argument]]:
     bound: dict[str, tuple[int, Argument]] = {}
     for argument in arguments:
         for _, dim, value in given_dims(argument):
@@ -42,7 +42,7 @@ def _bound(arguments: Sequence[Argument]) -> dict[str, tuple[int, Argument]]:
 
 def differences(function: str, arguments: Sequence[Argument]) -> list[Diagnostic]:
     """Return one diagnostic per dimension that differs from its declaration, with the expected extent."""
-    bound = _bound(arguments)
+    bound = _bindings(arguments)
     symbols = {name: value for name, (value, _) in bound.items()}
     diagnostics = []
     for argument in arguments:
@@ -61,7 +61,7 @@ def differences(function: str, arguments: Sequence[Argument]) -> list[Diagnostic
                 diagnostics.append(
                     error(
                         "E0805",
-                        f"`{function}`: {_place(argument, index)} is {value}, {_wanted(argument, dim, expected)}",
+                        f"`{function}`: {_label(argument, index)} is {value}, {_expectation(argument, dim, expected)}",
                     )
                 )
     return diagnostics
@@ -76,26 +76,26 @@ def violated(constraint: Constraint, symbols: Mapping[str, int]) -> str | None:
     if have == want:
         return None
     name = "" if isinstance(constraint.want, int) else f"{show(constraint.want)} = "
-    where = f", in line {constraint.line}" if constraint.line else ""
+    line = f", in line {constraint.line}" if constraint.line else ""
     match constraint.have:
-        case ["min", count, int(most)] if count == constraint.want and most < _MOST_ELEMENTS:
-            return f"{show(count)} is {want}, which is more than {most}{where}"
-        case ["max", count, int(least)] if count == constraint.want:
-            return f"{show(count)} is {want}, which is less than {least}{where}"
+        case ["min", count, int(upper)] if count == constraint.want and upper < _MAX_ELEMENTS:
+            return f"{show(count)} is {want}, which is more than {upper}{line}"
+        case ["max", count, int(lower)] if count == constraint.want:
+            return f"{show(count)} is {want}, which is less than {lower}{line}"
         case ["min", count, int()] if count == constraint.want:
-            return f"a tensor of {show(count)} = {want} elements is too large{where}"
+            return f"a tensor of {show(count)} = {want} elements is too large{line}"
         case [op, ["==", dim, 1], stretched, other] if op == SELECT and dim == other and stretched == constraint.want:
-            return f"{show(dim)} is {have}, expected 1 or {name}{want}{where}"  # what broadcasts
-    return f"{constraint.what} is {have}, expected {name}{want}{where}"
+            return f"{show(dim)} is {have}, expected 1 or {name}{want}{line}"  # what broadcasts
+    return f"{constraint.what} is {have}, expected {name}{want}{line}"
 
 
-def _place(argument: Argument, index: int) -> str:
+def _label(argument: Argument, index: int) -> str:
     if argument.leaf.kind == "scalar":
         return f"`{argument.name}`"
     return f"{'dim' if argument.leaf.kind == 'tensor' else 'value'} {index} of `{argument.name}`"
 
 
-def _wanted(argument: Argument, dim: Dim, expected: int) -> str:
+def _expectation(argument: Argument, dim: Dim, expected: int) -> str:
     why = f"expected {expected}" if isinstance(dim, int) else f"expected {show(dim)} = {expected}"
     if argument.leaf.kind != "tensor" or argument.tensor is None:
         return why

@@ -73,7 +73,7 @@ class FastPath:
         "inputs",
         "ndims",
         "outputs",
-        "places",
+        "cell_offsets",
         "single",
         "symbols",
     )
@@ -87,10 +87,10 @@ class FastPath:
         self.dtypes = [np.dtype(t.dtype) for t in tensors]
         self.ndims = [len(t.dims) for t in tensors]
         self.extra = 1 + len(spec.symbols)
-        self.places = []
+        self.cell_offsets = []
         at = len(tensors) + self.extra
         for tensor in tensors:
-            self.places.append(at)
+            self.cell_offsets.append(at)
             at += DLTENSOR.size // 8 + len(tensor.dims)
         # where each symbol is read
         self.symbols = {
@@ -118,12 +118,12 @@ class FastPath:
         """
         if len(args) != self.count:
             return None
-        given = args
+        arrays = args
         if out is not None:
             if not self.single and (type(out) is not tuple or len(out) != len(self.outputs)):
                 return None
-            given = (*args, out) if self.single else (*args, *out)
-        for array, dtype, ndim in zip(given, self.dtypes, self.ndims, strict=False):
+            arrays = (*args, out) if self.single else (*args, *out)
+        for array, dtype, ndim in zip(arrays, self.dtypes, self.ndims, strict=False):
             if type(array) is not np.ndarray or array.dtype is not dtype or array.ndim != ndim:
                 return None
             if array.flags.num & _COMPACT != _COMPACT:
@@ -132,26 +132,26 @@ class FastPath:
             area = self.areas.pop()
         except IndexError:
             area = Area((*self.inputs, *self.outputs), self.extra)
-        shapes, places, cells = area.shapes, self.places, area.cells
+        shapes, cell_offsets, cells = area.shapes, self.cell_offsets, area.cells
         index = 0
-        for array in given:
+        for array in arrays:
             shape = array.shape
             if shape != shapes[index]:
-                area.reshape(index, places[index], shape)
-            cells[places[index] + _DATA] = address_of(array)
+                area.reshape(index, cell_offsets[index], shape)
+            cells[cell_offsets[index] + _DATA] = address_of(array)
             index += 1
         if out is not None:
             area.workspace = -1  # it may overlap with what is read
-            results = list(given[self.count :])
+            results = list(arrays[self.count :])
             return (area, results) if all(a.flags.writeable for a in results) else None
         results = []
         try:
             if area.workspace < 0:
                 for at in range(len(self.outputs)):
-                    area.reshape(index + at, places[index + at], self._shape(at, args))
+                    area.reshape(index + at, cell_offsets[index + at], self._shape(at, args))
             for dtype in self.dtypes[index:]:
                 array = np.empty(shapes[index], dtype)
-                cells[places[index] + _DATA] = address_of(array)
+                cells[cell_offsets[index] + _DATA] = address_of(array)
                 results.append(array)
                 index += 1
         except (ValueError, MemoryError, OverflowError):

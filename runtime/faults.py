@@ -34,12 +34,12 @@ SIGNALS = tuple(
 # where the data lie behind the code: the pipe and the length of the message (4 bytes each), the time (16), 32 former
 # actions (32 each), the message
 _DATA, _FORMER, _MESSAGE = 128, 24, 1048
-_SECONDS = 1  # that the handler waits
+_HANDLER_SECONDS = 1  # that the handler waits
 _ACTION = struct.Struct("<QQQQ")  # the kernel's sigaction: handler, flags, restorer, mask
 _FLAGS = 0x4 | 0x0800_0000  # SA_SIGINFO, SA_ONSTACK
 _STACK = 1 << 16  # bytes for the handler: that of the thread may be what overflowed
 _SCANNED = 1 << 16  # bytes of the stack in which return addresses are looked for
-_NEAR = 1 << 16  # bytes from the stack pointer within which an address is one of the stack
+_NEAR_STACK = 1 << 16  # bytes from the stack pointer within which an address is one of the stack
 
 
 class _Machine(NamedTuple):
@@ -158,14 +158,14 @@ def watch(report: Callable[[Fault], None], otherwise: str) -> None:
         _thread.start_new_thread(_wait, (reading, machine, report))
     except RuntimeError:  # no thread is to be had
         return
-    page = _keep(mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    page = _keep_alive(mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     base = ctypes.addressof(ctypes.c_char.from_buffer(page))
     code = machine_code(machine)
     assert len(code) <= _DATA
     page[: len(code)] = code
-    words = otherwise.encode()[: len(page) - _DATA - _MESSAGE]
-    page[_DATA + _MESSAGE : _DATA + _MESSAGE + len(words)] = words
-    struct.pack_into("<IIqq", page, _DATA, writing, len(words), _SECONDS, 0)
+    message = otherwise.encode()[: len(page) - _DATA - _MESSAGE]
+    page[_DATA + _MESSAGE : _DATA + _MESSAGE + len(message)] = message
+    struct.pack_into("<IIqq", page, _DATA, writing, len(message), _HANDLER_SECONDS, 0)
     restorer = 0 if machine.restorer is None else base + machine.restorer
     flags = _FLAGS if machine.restorer is None else _FLAGS | 0x0400_0000  # SA_RESTORER
     action = ctypes.create_string_buffer(_ACTION.pack(base, flags, restorer, 0xFFFF_FFFF_FFFF_FFFF), _ACTION.size)
@@ -187,12 +187,12 @@ def watch(report: Callable[[Fault], None], otherwise: str) -> None:
 
 def _alternate_stack(libc: ctypes.CDLL, machine: _Machine) -> None:
     """A stack for the handlers of this thread."""
-    memory = _keep(mmap.mmap(-1, _STACK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    memory = _keep_alive(mmap.mmap(-1, _STACK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     stack = struct.pack("<QQQ", ctypes.addressof(ctypes.c_char.from_buffer(memory)), 0, _STACK)
     libc.syscall(machine.sigaltstack, ctypes.create_string_buffer(stack, len(stack)), None)
 
 
-def _keep(pages: mmap.mmap) -> mmap.mmap:
+def _keep_alive(pages: mmap.mmap) -> mmap.mmap:
     """Memory that stays for the life of the process."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(pages))
     return pages
@@ -208,11 +208,13 @@ def _fault(machine: _Machine, number: int, info: int, context: int) -> Fault:
     """Decode the kernel's description of a fault; its addresses belong to a thread that sleeps in the handler."""
     code, address = struct.unpack("<i4xQ", ctypes.string_at(info + 8, 16))
     counter, stack = (_word(context + at) for at in (machine.counter, machine.stack))
-    places = [counter] if machine.link is None else [counter, _word(context + machine.link)]
-    find = _Symbols().at
-    symbols = dict.fromkeys(filter(None, map(find, [*places, *_return_addresses(stack)])))
+    addresses = [counter] if machine.link is None else [counter, _word(context + machine.link)]
+    symbol_at = _Symbols().at
+    symbols = dict.fromkeys(filter(None, map(symbol_at, [*addresses, *_return_addresses(stack)])))
     is_access = code > 0 and number in (signal.SIGSEGV, signal.SIGBUS)
-    return Fault(number, address if is_access else None, tuple(symbols), is_access and abs(address - stack) < _NEAR)
+    return Fault(
+        number, address if is_access else None, tuple(symbols), is_access and abs(address - stack) < _NEAR_STACK
+    )
 
 
 class _DlInfo(ctypes.Structure):

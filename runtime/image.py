@@ -49,38 +49,38 @@ def lay_out(obj: ObjectFile) -> Layout:
     data = [s for s in loaded if s.flags & elf.WRITE and not s.name.startswith(".data.rel.ro")]
     far = [s for s in loaded if s.is_far]
     constants = [s for s in loaded if s not in text and s not in data and s not in far]
-    outside = sorted(
+    external = sorted(
         {r.symbol for rs in obj.relocations.values() for r in rs if obj.symbols[r.symbol].section == elf.UNDEFINED}
     )
     slotted = {r.symbol for rs in obj.relocations.values() for r in rs if r.type in SLOT_TYPES[obj.machine]}
-    at = _place(layout, text, 0)
-    at = _align(at, STUB)
-    for symbol in outside:
-        layout.stub[symbol] = at
-        at += STUB
-    layout.text_end = at = _align(at, PAGE)
-    at = _align(_place(layout, constants, at), 8)
-    for symbol in sorted(slotted | set(outside)):
-        layout.slot[symbol] = at
-        at += 8
-    layout.constant_end = at = _align(at, PAGE)
-    layout.far = max(_align(_place(layout, data, at), PAGE), PAGE)
+    offset = _place(layout, text, 0)
+    offset = _align(offset, STUB)
+    for symbol in external:
+        layout.stub[symbol] = offset
+        offset += STUB
+    layout.text_end = offset = _align(offset, PAGE)
+    offset = _align(_place(layout, constants, offset), 8)
+    for symbol in sorted(slotted | set(external)):
+        layout.slot[symbol] = offset
+        offset += 8
+    layout.constant_end = offset = _align(offset, PAGE)
+    layout.far = max(_align(_place(layout, data, offset), PAGE), PAGE)
     if layout.far > elf.MOST_MEMORY - PAGE:
         raise damaged("it needs more than 2 GiB beside its constants")
     layout.end = _align(_place(layout, far, layout.far), PAGE)
     return layout
 
 
-def _place(made: Layout, sections: list[Section], at: int) -> int:
+def _place(layout: Layout, sections: list[Section], offset: int) -> int:
     for section in sections:
-        at = _align(at, section.align)
-        made.section[section.index] = at
-        at += section.size
-    return at
+        offset = _align(offset, section.align)
+        layout.section[section.index] = offset
+        offset += section.size
+    return offset
 
 
-def _align(at: int, to: int) -> int:
-    return (at + to - 1) & -to
+def _align(offset: int, alignment: int) -> int:
+    return (offset + alignment - 1) & -alignment
 
 
 # ---------------------------------------------------------------- relocation
@@ -97,7 +97,7 @@ class Linker:
         self.layout = layout
         self.base = base
         self.resolve = resolve
-        self.outside: dict[int, int] = {}
+        self.external: dict[int, int] = {}
 
     def fill(self, memory: memoryview) -> None:
         """Copy the sections, resolve outside symbols and apply every relocation."""
@@ -107,7 +107,7 @@ class Linker:
                 into = memory[at : at + section.size]
                 if self.file is None or not self.file.fill(into, section.offset):
                     into[:] = self.obj.bytes_of(section)
-        self._slots(memory)
+        self._fill_slots(memory)
         apply = APPLY[self.obj.machine]
         for target, relocations in self.obj.relocations.items():
             start = self.layout.section[target]
@@ -126,9 +126,9 @@ class Linker:
 
     def final(self, index: int) -> int:
         """Return the address of a symbol itself, at any distance."""
-        return self.outside[index] if index in self.outside else self.address(index)
+        return self.external[index] if index in self.external else self.address(index)
 
-    def _slots(self, memory: memoryview) -> None:
+    def _fill_slots(self, memory: memoryview) -> None:
         missing = []
         for index in self.layout.stub:
             symbol = self.obj.symbols[index]
@@ -136,7 +136,7 @@ class Linker:
             if address is None:
                 missing.append(symbol.name or "(no name)")
             else:
-                self.outside[index] = address
+                self.external[index] = address
         if missing:
             raise LoadError([undefined(name) for name in missing])
         for index, at in self.layout.slot.items():
@@ -176,44 +176,44 @@ def _store(memory: memoryview, start: int, room: int, r: Relocation, code: str, 
     struct.pack_into(code, memory, start + r.offset, value)
 
 
-def _apply_x86_64(link: Linker, memory: memoryview, start: int, room: int, r: Relocation) -> None:
-    place = link.base + start + r.offset
+def _apply_x86_64(link: Linker, memory: memoryview, start: int, size: int, r: Relocation) -> None:
+    address = link.base + start + r.offset
     match r.type:
         case 0:
             return
         case 1:  # R_X86_64_64
-            _store(memory, start, room, r, "<Q", link.final(r.symbol) + r.addend)
+            _store(memory, start, size, r, "<Q", link.final(r.symbol) + r.addend)
         case 2 | 4:  # PC32, PLT32
-            _store(memory, start, room, r, "<i", link.address(r.symbol) + r.addend - place)
+            _store(memory, start, size, r, "<i", link.address(r.symbol) + r.addend - address)
         case 24:  # PC64
-            _store(memory, start, room, r, "<Q", link.final(r.symbol) + r.addend - place)
+            _store(memory, start, size, r, "<Q", link.final(r.symbol) + r.addend - address)
         case 9 | 41 | 42:  # GOTPCREL, GOTPCRELX, REX_GOTPCRELX
-            _store(memory, start, room, r, "<i", link.base + link.layout.slot[r.symbol] + r.addend - place)
+            _store(memory, start, size, r, "<i", link.base + link.layout.slot[r.symbol] + r.addend - address)
         case _:
             raise damaged(f"relocation type {r.type} is not one of ours")
 
 
-def _apply_aarch64(link: Linker, memory: memoryview, start: int, room: int, r: Relocation) -> None:
-    place = link.base + start + r.offset
+def _apply_aarch64(link: Linker, memory: memoryview, start: int, size: int, r: Relocation) -> None:
+    address = link.base + start + r.offset
     match r.type:
         case 0 | 256:
             return
         case 257:  # ABS64
-            _store(memory, start, room, r, "<Q", link.final(r.symbol) + r.addend)
+            _store(memory, start, size, r, "<Q", link.final(r.symbol) + r.addend)
         case 260:  # PREL64
-            _store(memory, start, room, r, "<Q", link.final(r.symbol) + r.addend - place)
+            _store(memory, start, size, r, "<Q", link.final(r.symbol) + r.addend - address)
         case 261:  # PREL32
-            _store(memory, start, room, r, "<i", link.address(r.symbol) + r.addend - place)
+            _store(memory, start, size, r, "<i", link.address(r.symbol) + r.addend - address)
         case 282 | 283:  # JUMP26, CALL26
-            _patch(memory, start, room, r, _branch(link.address(r.symbol) + r.addend - place, 26), 0x03FFFFFF, 0)
+            _patch(memory, start, size, r, _branch(link.address(r.symbol) + r.addend - address, 26), 0x03FFFFFF, 0)
         case 280 | 273:  # CONDBR19, LD_PREL_LO19
-            _patch(memory, start, room, r, _branch(link.address(r.symbol) + r.addend - place, 19), 0x7FFFF, 5)
+            _patch(memory, start, size, r, _branch(link.address(r.symbol) + r.addend - address, 19), 0x7FFFF, 5)
         case 279:  # TSTBR14
-            _patch(memory, start, room, r, _branch(link.address(r.symbol) + r.addend - place, 14), 0x3FFF, 5)
+            _patch(memory, start, size, r, _branch(link.address(r.symbol) + r.addend - address, 14), 0x3FFF, 5)
         case 275 | 311:  # ADR_PREL_PG_HI21, ADR_GOT_PAGE
-            _patch_adr(memory, start, room, r, (_target(link, r) >> 12) - (place >> 12))
+            _patch_adr(memory, start, size, r, (_target(link, r) >> 12) - (address >> 12))
         case 274:  # ADR_PREL_LO21
-            _patch_adr(memory, start, room, r, _target(link, r) - place)
+            _patch_adr(memory, start, size, r, _target(link, r) - address)
         case _:
             shift = LOW12.get(r.type)
             if shift is None:
@@ -221,7 +221,7 @@ def _apply_aarch64(link: Linker, memory: memoryview, start: int, room: int, r: R
             low = _target(link, r) & 0xFFF
             if low & ((1 << shift) - 1):
                 raise damaged("a relocation is misaligned")
-            _patch(memory, start, room, r, low >> shift, 0xFFF, 10)
+            _patch(memory, start, size, r, low >> shift, 0xFFF, 10)
 
 
 # ADD and the loads and stores of 1 to 16 bytes, and the load of a slot: type -> how far the low 12 bits are shifted
@@ -240,19 +240,19 @@ def _branch(distance: int, bits: int) -> int:
     return distance >> 2
 
 
-def _patch(memory: memoryview, start: int, room: int, r: Relocation, value: int, mask: int, shift: int) -> None:
+def _patch(memory: memoryview, start: int, size: int, r: Relocation, value: int, mask: int, shift: int) -> None:
     """Set the bits `mask << shift` of an instruction."""
-    if r.offset + 4 > room or r.offset & 3:
+    if r.offset + 4 > size or r.offset & 3:
         raise damaged("a relocation lies outside its section")
     (word,) = struct.unpack_from("<I", memory, start + r.offset)
     struct.pack_into("<I", memory, start + r.offset, word & ~(mask << shift) & 0xFFFFFFFF | (value & mask) << shift)
 
 
-def _patch_adr(memory: memoryview, start: int, room: int, r: Relocation, value: int) -> None:
+def _patch_adr(memory: memoryview, start: int, size: int, r: Relocation, value: int) -> None:
     if not -(1 << 20) <= value < 1 << 20:
         raise damaged("an address is out of range")
-    _patch(memory, start, room, r, value & 3, 3, 29)
-    _patch(memory, start, room, r, value >> 2, 0x7FFFF, 5)
+    _patch(memory, start, size, r, value & 3, 3, 29)
+    _patch(memory, start, size, r, value >> 2, 0x7FFFF, 5)
 
 
 APPLY = {elf.X86_64: _apply_x86_64, elf.AARCH64: _apply_aarch64}
@@ -307,27 +307,30 @@ def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None], file: Lar
         _ask_for_huge_pages(pages)
     base = ctypes.addressof(ctypes.c_char.from_buffer(pages))
 
-    def found(name: str, weak: bool) -> int | None:
+    def resolve_symbol(name: str, weak: bool) -> int | None:
         address = _SHARED.get(name) or resolve(name)
         return 0 if address is None and weak else address
 
     with memoryview(pages) as memory:
-        Linker(obj, layout, base, found, file).fill(memory)
+        Linker(obj, layout, base, resolve_symbol, file).fill(memory)
     if file is not None and file.has_changed:
         raise damaged("it was written to while it was loaded")
     protect(base, layout.text_end, READ | EXEC)
     protect(base + layout.text_end, layout.constant_end - layout.text_end, READ)
     protect(base + layout.far, layout.end - layout.far, READ)
     flush_instructions(base, base + layout.text_end)
-    where = {s.name: base + layout.section[s.section] + s.value for s in obj.symbols if s.section in layout.section}
+    addresses = {s.name: base + layout.section[s.section] + s.value for s in obj.symbols if s.section in layout.section}
     functions = {
-        s.name: where[s.name]
+        s.name: addresses[s.name]
         for s in obj.symbols
-        if s.type == elf.FUNC and s.bind != elf.LOCAL and s.name in where and where[s.name] < base + layout.text_end
+        if s.type == elf.FUNC
+        and s.bind != elf.LOCAL
+        and s.name in addresses
+        and addresses[s.name] < base + layout.text_end
     }
     for symbol in obj.symbols:
         if is_shared(symbol):
-            _SHARED.setdefault(symbol.name, where[symbol.name])
+            _SHARED.setdefault(symbol.name, addresses[symbol.name])
     # the interpreter unmaps what it frees at its end, when threads of the pool may still be at the code
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(pages))
     code = tuple(

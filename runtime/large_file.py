@@ -25,13 +25,13 @@ class LargeFile:
         """Takes the descriptor over. Raises OSError, ValueError."""
         self.handle = handle
         self.data = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self._known = self._identity()
-        self._left_out = _large_constants(handle, size)
-        at = 0
+        self._opened_identity = self._identity()
+        self._omitted = _large_constants(handle, size)
+        offset = 0
         with memoryview(self.data) as memory:
-            for start, end in (*self._left_out, (size, size)):
-                self._read(memory[at:start], at)
-                at = end
+            for start, end in (*self._omitted, (size, size)):
+                self._read(memory[offset:start], offset)
+                offset = end
 
     def __del__(self) -> None:
         os.close(self.handle)
@@ -39,27 +39,27 @@ class LargeFile:
     @property
     def has_changed(self) -> bool:
         """True if the file was written or truncated since it was opened."""
-        return self._identity() != self._known
+        return self._identity() != self._opened_identity
 
     def fill(self, memory: memoryview, offset: int) -> bool:
         """Read what the file has from `offset` on, if that was left out of `data`. Raises OSError."""
-        left_out = any(start <= offset and offset + len(memory) <= end for start, end in self._left_out)
-        if left_out:
+        is_omitted = any(start <= offset and offset + len(memory) <= end for start, end in self._omitted)
+        if is_omitted:
             self._read(memory, offset)
-        return left_out
+        return is_omitted
 
     def crc32(self, start: int, end: int, value: int = 0) -> int:
         """The CRC-32 of a part of the file, going on from `value`. Raises OSError."""
         with memoryview(self.data) as memory:
-            for first, last in (*self._left_out, (end, end)):
-                if start < first:
-                    value = zlib.crc32(memory[start : min(first, end)], value)
-                    start = min(first, end)
-                while start < min(last, end):
-                    part = memoryview(bytearray(min(_CHUNK, last - start, end - start)))
-                    self._read(part, start)
-                    value = zlib.crc32(part, value)
-                    start += len(part)
+            for gap_start, gap_end in (*self._omitted, (end, end)):
+                if start < gap_start:
+                    value = zlib.crc32(memory[start : min(gap_start, end)], value)
+                    start = min(gap_start, end)
+                while start < min(gap_end, end):
+                    chunk = memoryview(bytearray(min(_CHUNK, gap_end - start, end - start)))
+                    self._read(chunk, start)
+                    value = zlib.crc32(chunk, value)
+                    start += len(chunk)
         return value
 
     def _read(self, memory: memoryview, offset: int) -> None:
@@ -71,8 +71,8 @@ class LargeFile:
             memory, offset = memory[count:], offset + count
 
     def _identity(self) -> tuple[int, int]:
-        known = os.fstat(self.handle)
-        return known.st_size, known.st_mtime_ns
+        status = os.fstat(self.handle)
+        return status.st_size, status.st_mtime_ns
 
 
 def open_large(path: str) -> LargeFile | None:
@@ -81,9 +81,9 @@ def open_large(path: str) -> LargeFile | None:
         return None  # who writes to a pipe waits for one reader
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        known = os.fstat(handle)
-        if stat.S_ISREG(known.st_mode) and known.st_size >= LARGE and _large_constants(handle, known.st_size):
-            return LargeFile(os.dup(handle), known.st_size)
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and status.st_size >= LARGE and _large_constants(handle, status.st_size):
+            return LargeFile(os.dup(handle), status.st_size)
         return None
     finally:
         os.close(handle)

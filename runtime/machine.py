@@ -85,13 +85,13 @@ def check(built_for: str, features: tuple[str, ...], what: str = "the artifact")
 def check_version(built_for: str, versions: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse code whose version that the environment names does not exist or needs what this machine lacks; `versions`
     has the features of each. Raises LoadError, MachineError."""
-    wanted = os.environ.get(VERSION, "")
-    if not versions or not wanted:
+    requested = os.environ.get(VERSION, "")
+    if not versions or not requested:
         return
-    if wanted not in versions:
-        message = f"{VERSION} is `{settings.shown(wanted)}`, and the artifact has versions for {', '.join(versions)}"
+    if requested not in versions:
+        message = f"{VERSION} is `{settings.shown(requested)}`, and the artifact has versions for {', '.join(versions)}"
         raise LoadError(error("E0015", message, help=f"unset {VERSION}, or name one of those"))
-    check(built_for, versions[wanted], f"the version for {wanted} ({VERSION})")
+    check(built_for, versions[requested], f"the version for {requested} ({VERSION})")
 
 
 def _lacks(what: str, missing: list[str]) -> Diagnostic:

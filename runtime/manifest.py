@@ -182,18 +182,18 @@ def extract(data: elf.Data) -> dict[str, Any]:
     content = elf.find_section(data, MANIFEST_SECTION)
     if content is None:
         raise elf.damaged("it has no manifest, so mlcc did not make it")
-    return _parsed(content)
+    return _parse_json(content)
 
 
 def extract_from(pieces: Sequence[bytes | bytearray | memoryview]) -> dict[str, Any]:
     """The manifest of an object in pieces, of which one is the manifest, and constants are not copied together."""
     for piece in reversed(pieces):
         if len(piece) < 1 << 24 and piece[:1] == b"{" and checksum_place(bytes(piece)) >= 0:
-            return _parsed(bytes(piece))
+            return _parse_json(bytes(piece))
     return extract(b"".join(pieces))
 
 
-def _parsed(content: bytes) -> dict[str, Any]:
+def _parse_json(content: bytes) -> dict[str, Any]:
     """The content of the manifest's section as plain data."""
     try:
         raw = json.loads(content.split(b"\0", 1)[0])
@@ -209,32 +209,32 @@ CHECKSUM = b'"checksum": "'
 
 def checksum_place(data: elf.Data, start: int = 0) -> int:
     """Return the offset of the eight hexadecimal digits of the checksum, -1 if there is none."""
-    at = data.rfind(CHECKSUM, start)
-    return at + len(CHECKSUM) if at >= 0 and at + len(CHECKSUM) + 8 <= len(data) else -1
+    offset = data.rfind(CHECKSUM, start)
+    return offset + len(CHECKSUM) if offset >= 0 and offset + len(CHECKSUM) + 8 <= len(data) else -1
 
 
 def verify_checksum(data: elf.Data, file: LargeFile | None = None) -> None:
     """Refuse an object or a library that is not, byte for byte, what was written. `file`: what it lies in, if that is
     large."""
-    at = checksum_place(data)
-    if at < 0:
+    offset = checksum_place(data)
+    if offset < 0:
         raise elf.damaged("it has no checksum")
     if file is not None:
-        checksum = file.crc32(at + 8, len(data), zlib.crc32(b"00000000", file.crc32(0, at)))
+        checksum = file.crc32(offset + 8, len(data), zlib.crc32(b"00000000", file.crc32(0, offset)))
     else:
         view = memoryview(data)
-        checksum = zlib.crc32(view[at + 8 :], zlib.crc32(b"00000000", zlib.crc32(view[:at])))
-    if data[at : at + 8] != b"%08x" % checksum:
+        checksum = zlib.crc32(view[offset + 8 :], zlib.crc32(b"00000000", zlib.crc32(view[:offset])))
+    if data[offset : offset + 8] != b"%08x" % checksum:
         raise elf.damaged("its content does not match its checksum")
 
 
 def sealed(data: bytes) -> bytes:
     """An artifact with the checksum of all that it is now."""
-    at = checksum_place(data)
-    if at < 0:
+    offset = checksum_place(data)
+    if offset < 0:
         raise elf.damaged("it has no checksum")
-    blank = data[:at] + b"00000000" + data[at + 8 :]
-    return data[:at] + b"%08x" % zlib.crc32(blank) + data[at + 8 :]
+    blank = data[:offset] + b"00000000" + data[offset + 8 :]
+    return data[:offset] + b"%08x" % zlib.crc32(blank) + data[offset + 8 :]
 
 
 class _Reader:
@@ -276,7 +276,7 @@ def read(raw: dict[str, Any]) -> Manifest:
     machine = _Reader("target")
     functions = {name: _function(name, spec) for name, spec in top.get(raw, "functions", dict).items()}
     packed = tuple(_packed(i, spec) for i, spec in enumerate(top.get(raw, "packed", list)))
-    _check_rest(top, raw, target)
+    _check_optional(top, raw, target)
     return Manifest(
         raw, top.get(raw, "prefix", str), machine.get(target, "arch", str), machine.strings(target, "features"),
         functions, packed, top.strings(raw, "externs"), _versions(target),
@@ -287,7 +287,7 @@ def _versions(target: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The CPUs that kernels have versions for, from less to more, with the features of each; none in most artifacts."""
     machine, reader = _Reader("target"), _Reader("a version")
     listed = machine.get(target, "versions", list) if "versions" in target else []
-    return {reader.get(one, "cpu", str): reader.strings(one, "features") for one in listed}
+    return {reader.get(version, "cpu", str): reader.strings(version, "features") for version in listed}
 
 
 # what messages and `mlcc inspect` show of a target, and what devices compare
@@ -295,7 +295,7 @@ _TARGET_TEXTS = ("arch", "cpu", "cuda", "driver", "kind", "ptx_isa", "runs_on", 
 _KERNEL_COUNTS = ("shared", "dynamic_shared")
 
 
-def _check_rest(top: _Reader, raw: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+def _check_optional(top: _Reader, raw: Mapping[str, Any], target: Mapping[str, Any]) -> None:
     """The parts that only some artifacts have: each is of its kind where it is there."""
     machine = _Reader("target")
     for key in _TARGET_TEXTS:
@@ -340,11 +340,11 @@ def _function(name: str, raw: Any) -> FunctionSpec:
     results = None if kind == "prim" else _value(reader, reader.get(raw, "results", dict), symbols, 0)
     listed = reader.get(raw, "constraints", list) if "constraints" in raw else []
     constraints = tuple(_constraint(reader, c, symbols) for c in listed)
-    lines = tuple(_line(p) for p in reader.get(raw, "lines", list)) if "lines" in raw else ()
+    lines = tuple(_source_line(p) for p in reader.get(raw, "lines", list)) if "lines" in raw else ()
     return FunctionSpec(name, kind, reader.get(raw, "symbol", str), symbols, params, results, constraints, lines)
 
 
-def _line(raw: Any) -> tuple[int, int]:
+def _source_line(raw: Any) -> tuple[int, int]:
     if not (isinstance(raw, list) and len(raw) == 2 and all(isinstance(n, int) for n in raw)):
         raise invalid("`lines` of a function are pairs of a code and a line")
     return raw[0], raw[1]

@@ -121,7 +121,7 @@ NO_WORKSPACE = Workspace(0)
 class NativeCall:
     """A checked call. Calling it runs the function on the arrays it was bound to and returns its results."""
 
-    __slots__ = ("_frame", "_places", "_run", "_simple", "arguments", "executor", "memory", "returned", "workspace")
+    __slots__ = ("_frame", "_run", "_run_args", "_simple", "arguments", "executor", "memory", "returned", "workspace")
 
     def __init__(self, executor: NativeExecutor, bound: BoundArguments, spare: list[Workspace] | None = None) -> None:
         self.executor = executor
@@ -132,10 +132,10 @@ class NativeCall:
         entry.prepare()
         code = entry.query(base, query, 1)
         if code != 0:
-            self._refuse(code)
+            self._raise_error(code)
         size = struct.unpack_from("<q", self.memory, query - base)[0]
         self.workspace = take_workspace(spec.name, size, spare)
-        self._places = (base, query + 8, self.workspace.address)
+        self._run_args = (base, query + 8, self.workspace.address)
         self._frame: Frame | None = None
         if entry.frames is not None:
             readonly = tuple(extent(a.tensor) for a in bound.given if a.tensor is not None and a.tensor.readonly)
@@ -147,16 +147,16 @@ class NativeCall:
 
     def __call__(self) -> Any:
         if self._simple:
-            code = self._run(*self._places)
+            code = self._run(*self._run_args)
             if code == 0:
                 return self.returned
-            self._refuse(code)
+            self._raise_error(code)
         for argument in self.arguments:
             if argument.before is not None:
                 as_array(argument.tensor)[...] = argument.before  # type: ignore[arg-type]
-        code = self._framed(self._run, *self._places)
+        code = self._call_native(self._run, *self._run_args)
         if code != 0:
-            self._refuse(code)
+            self._raise_error(code)
         for argument in self.arguments:
             if argument.after is not None:
                 argument.after[...] = as_array(argument.tensor)  # type: ignore[arg-type]
@@ -167,12 +167,12 @@ class NativeCall:
         nanoseconds = ctypes.c_int64()
         loop = self.executor.entry.time_loop()
         run = ctypes.cast(self._run, ctypes.c_void_p).value
-        code = self._framed(loop, run, *self._places, number, _clock(), ctypes.addressof(nanoseconds))
+        code = self._call_native(loop, run, *self._run_args, number, _clock(), ctypes.addressof(nanoseconds))
         if code != 0:
-            self._refuse(code)
+            self._raise_error(code)
         return nanoseconds.value * 1e-9
 
-    def _framed(self, native: Any, *args: Any) -> int:
+    def _call_native(self, native: Any, *args: Any) -> int:
         """Call native code; where it may call packed functions, with what they need to know of this call."""
         if self._frame is None:
             return native(*args)  # type: ignore[no-any-return]
@@ -198,11 +198,11 @@ class NativeCall:
         """Return the offset, in the memory of the call, of a result or its shape."""
         return argument.word - ctypes.addressof(self.memory)
 
-    def _refuse(self, code: int) -> NoReturn:
+    def _raise_error(self, code: int) -> NoReturn:
         """Raise the error for a native error code, with the cause as far as the arguments show it."""
         signature = self.executor.signature
-        seen = [a for a in self.arguments if a.leaf.kind == "tensor" or not a.is_result]
-        raise signature.failure(code, self.executor.entry.text(code), differences(signature.name, seen), seen)
+        arguments = [a for a in self.arguments if a.leaf.kind == "tensor" or not a.is_result]
+        raise signature.failure(code, self.executor.entry.text(code), differences(signature.name, arguments), arguments)
 
 
 @functools.cache
@@ -253,10 +253,10 @@ class NativeExecutable(Executable):
 
     def _bind_packed(self) -> None:
         """Point the slots of packed functions at what is registered now: native code directly, else a trampoline."""
-        now = registry.version()
-        if not self._slots or self._bound_at == now:
+        version = registry.version()
+        if not self._slots or self._bound_at == version:
             return
-        self._bound_at = now
+        self._bound_at = version
         for index, (spec, trampoline) in enumerate(zip(self._facts.packed, self._slots, strict=True)):
             function = registry.get_func(spec.name)
             if isinstance(function, NativeFunction):

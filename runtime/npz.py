@@ -98,20 +98,20 @@ class Archive:
 
     def unpacked(self, entry: zipfile.ZipInfo) -> Iterator[bytes]:
         """The content of a packed member in pieces of at most `CHUNK`; as long as it says, and of its checksum."""
-        name, left, crc = entry.filename, entry.file_size, 0
-        for piece in _unpack(self.raw(entry), entry):
-            left -= len(piece)
-            if left < 0:
+        name, remaining, crc = entry.filename, entry.file_size, 0
+        for piece in _decompress(self.raw(entry), entry):
+            remaining -= len(piece)
+            if remaining < 0:
                 raise Damaged(f"`{name}` unpacks to more than it says")
             crc = zlib.crc32(piece, crc)
             yield piece
-        if left:
+        if remaining:
             raise Damaged(f"`{name}` ends early")
         if crc != entry.CRC:
             raise Damaged(f"`{name}` does not match its checksum")
 
 
-def _unpack(raw: memoryview, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+def _decompress(raw: memoryview, entry: zipfile.ZipInfo) -> Iterator[bytes]:
     """Yield the decompressed content of a member, in pieces of at most `CHUNK` bytes. Raises Damaged."""
     if entry.compress_type == zipfile.ZIP_STORED:
         for at in range(0, len(raw), CHUNK):
@@ -122,7 +122,7 @@ def _unpack(raw: memoryview, entry: zipfile.ZipInfo) -> Iterator[bytes]:
         yield from _inflate(raw, damaged)
         return
     try:
-        maker, body = _other_methods(raw, entry)
+        maker, body = _bzip2_or_lzma(raw, entry)
         decoder = maker()
         fed = False
         while not decoder.eof:
@@ -142,23 +142,23 @@ def _unpack(raw: memoryview, entry: zipfile.ZipInfo) -> Iterator[bytes]:
 
 def _inflate(raw: memoryview, damaged: Damaged) -> Iterator[bytes]:
     decoder = zlib.decompressobj(-15)
-    rest: Any = b""
-    at = 0
+    pending: Any = b""
+    offset = 0
     try:
         while not decoder.eof:
-            if not rest:
-                rest, at = raw[at : at + CHUNK], at + CHUNK
-                if not rest:
+            if not pending:
+                pending, offset = raw[offset : offset + CHUNK], offset + CHUNK
+                if not pending:
                     return
-            piece = decoder.decompress(rest, CHUNK)
-            rest = decoder.unconsumed_tail
+            piece = decoder.decompress(pending, CHUNK)
+            pending = decoder.unconsumed_tail
             if piece:
                 yield piece
     except zlib.error:
         raise damaged from None
 
 
-def _other_methods(raw: memoryview, entry: zipfile.ZipInfo) -> tuple[Callable[[], Any], memoryview]:
+def _bzip2_or_lzma(raw: memoryview, entry: zipfile.ZipInfo) -> tuple[Callable[[], Any], memoryview]:
     """(what makes a decoder, its input) for bzip2 and lzma. Raises Damaged."""
     try:
         if entry.compress_type == zipfile.ZIP_BZIP2:
@@ -277,7 +277,7 @@ class Arrays:
         if entry.compress_type == zipfile.ZIP_STORED:
             return bytes(self._archive.raw(entry)[:HEAD])
         head = b""
-        for piece in _unpack(self._archive.raw(entry), entry):
+        for piece in _decompress(self._archive.raw(entry), entry):
             head += piece
             if len(head) >= HEAD:
                 break
@@ -306,11 +306,11 @@ class Arrays:
 
     def _unpacked(self, entry: zipfile.ZipInfo, head: Header) -> np.ndarray:
         elements = np.empty(math.prod(head.shape), head.dtype)
-        into, at = memoryview(elements.view(np.uint8).data), -head.start  # before 0: in the header
+        target, offset = memoryview(elements.view(np.uint8).data), -head.start  # before 0: in the header
         for piece in self._archive.unpacked(entry):
-            skip = min(max(-at, 0), len(piece))
-            into[at + skip : at + len(piece)] = piece[skip:]
-            at += len(piece)
+            skip = min(max(-offset, 0), len(piece))
+            target[offset + skip : offset + len(piece)] = piece[skip:]
+            offset += len(piece)
         return elements
 
 

@@ -99,9 +99,9 @@ def raised_by(exc: BaseException) -> CallError | None:
     import traceback  # slow to load, and seldom wanted
 
     frames = traceback.extract_tb(exc.__traceback__)
-    where = f"{frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name}" if frames else ""
+    location = f"{frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name}" if frames else ""
     message = f"packed function `{name}` raised {type(exc).__name__}: {exc}".rstrip(": ")
-    return CallError(Diagnostic(code="E0812", message=message, primary=Label(None, where)))
+    return CallError(Diagnostic(code="E0812", message=message, primary=Label(None, location)))
 
 
 def read_tensor(address: int, owner: Any) -> Tensor:
@@ -135,22 +135,23 @@ def accept(name: str, value: Any, outputs: list[Tensor]) -> None:
         raise CallError(
             error("E0812", f"packed function `{name}` returned {len(values)} values, expected {len(outputs)}")
         )
-    for index, (given, place) in enumerate(zip(values, outputs, strict=True)):
-        which = (
+    for index, (result, output) in enumerate(zip(values, outputs, strict=True)):
+        label = (
             f"result {index} of packed function `{name}`"
             if len(outputs) > 1
             else f"the result of packed function `{name}`"
         )
-        if isinstance(given, (int, float, np.generic)) and not place.shape:
-            given = np.asarray(given, as_array(place).dtype)
+        if isinstance(result, (int, float, np.generic)) and not output.shape:
+            result = np.asarray(result, as_array(output).dtype)
         try:
-            source = borrow(given)
+            source = borrow(result)
         except NotATensor as exc:
-            raise CallError(error("E0812", f"{which} is {exc}")) from None
-        if source.shape != place.shape or source.code != place.code:
+            raise CallError(error("E0812", f"{label} is {exc}")) from None
+        if source.shape != output.shape or source.code != output.code:
             raise CallError(
                 error(
-                    "E0812", f"{which} is {source.dtype}{list(source.shape)}, expected {place.dtype}{list(place.shape)}"
+                    "E0812",
+                    f"{label} is {source.dtype}{list(source.shape)}, expected {output.dtype}{list(output.shape)}",
                 )
             )
-        as_array(place)[...] = as_array(source)
+        as_array(output)[...] = as_array(source)

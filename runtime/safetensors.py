@@ -127,14 +127,18 @@ def _integers(value: Any) -> tuple[int, ...] | None:
 
 def _check_tiling(members: Mapping[str, Header], start: int, end: int) -> None:
     """Raise Damaged unless the tensors fill the range from `start` to `end` without gaps or overlap."""
-    at = start
+    offset = start
     for name, head in sorted(members.items(), key=lambda item: (item[1].start, item[1].nbytes)):
-        if head.start != at:
-            what = "overlaps another tensor" if head.start < at else f"begins {head.start - at} bytes behind the last"
+        if head.start != offset:
+            what = (
+                "overlaps another tensor"
+                if head.start < offset
+                else f"begins {head.start - offset} bytes behind the last"
+            )
             raise Damaged(f"`{name}` {what}")
-        at += head.nbytes
-    if at != end:
-        raise Damaged(f"{end - at} bytes at its end belong to no tensor")
+        offset += head.nbytes
+    if offset != end:
+        raise Damaged(f"{end - offset} bytes at its end belong to no tensor")
 
 
 # ---------------------------------------------------------------- writing

@@ -23,21 +23,23 @@ PAGE = 4096  # segments of 64 KiB pages are apart by more
 NEEDED, PLTRELSZ, HASH, STRTAB, SYMTAB, RELA, RELASZ, RELAENT = 1, 2, 4, 5, 6, 7, 8, 9
 STRSZ, SYMENT, PLTREL, JMPREL, FLAGS, RELRSZ, RELR, RELRENT = 10, 11, 20, 23, 30, 35, 36, 37
 GNU_HASH, VERSYM, FLAGS_1, VERNEED, VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFB, 0x6FFFFFFE, 0x6FFFFFFF
-_HARMLESS = frozenset((3, 14, 21, 24, 0x6FFFFFF9, 0x70000001, 0x70000003, 0x70000005))  # PLTGOT, SONAME, ..., counts
-_KNOWN = _HARMLESS | {
+_HARMLESS_TAGS = frozenset(
+    (3, 14, 21, 24, 0x6FFFFFF9, 0x70000001, 0x70000003, 0x70000005)
+)  # PLTGOT, SONAME, ..., counts
+_KNOWN_TAGS = _HARMLESS_TAGS | {
     NEEDED, PLTRELSZ, HASH, STRTAB, SYMTAB, RELA, RELASZ, RELAENT, STRSZ, SYMENT, PLTREL, JMPREL, FLAGS, RELRSZ, RELR,
     RELRENT, GNU_HASH, VERSYM, FLAGS_1, VERNEED, VERNEEDNUM,
 }  # fmt: skip
-_STARTUP = {12: "DT_INIT", 13: "DT_FINI", 25: "DT_INIT_ARRAY", 26: "DT_FINI_ARRAY", 27: "DT_INIT_ARRAYSZ",
+_STARTUP_TAGS = {12: "DT_INIT", 13: "DT_FINI", 25: "DT_INIT_ARRAY", 26: "DT_FINI_ARRAY", 27: "DT_INIT_ARRAYSZ",
             28: "DT_FINI_ARRAYSZ", 32: "DT_PREINIT_ARRAY", 33: "DT_PREINIT_ARRAYSZ"}  # fmt: skip
-_REFUSED = {15: "DT_RPATH", 22: "DT_TEXTREL", 29: "DT_RUNPATH", 0x6FFFFEFC: "DT_AUDIT", 0x6FFFFEFB: "DT_DEPAUDIT",
+_REFUSED_TAGS = {15: "DT_RPATH", 22: "DT_TEXTREL", 29: "DT_RUNPATH", 0x6FFFFEFC: "DT_AUDIT", 0x6FFFFEFB: "DT_DEPAUDIT",
             0x7FFFFFFD: "DT_AUXILIARY", 0x7FFFFFFF: "DT_FILTER"}  # fmt: skip
 _BIND_NOW, _NOW, _NODELETE = 0x8, 0x1, 0x8
 LIBRARIES = frozenset((
     "libc.so.6", "libm.so.6", "libpthread.so.0", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
     "libc.so", "libc.musl-x86_64.so.1", "libc.musl-aarch64.so.1",
 ))  # fmt: skip
-_TOGETHER = ((STRTAB, STRSZ, SYMTAB, SYMENT), (RELA, RELASZ, RELAENT), (JMPREL, PLTRELSZ, PLTREL),
+_TAG_GROUPS = ((STRTAB, STRSZ, SYMTAB, SYMENT), (RELA, RELASZ, RELAENT), (JMPREL, PLTRELSZ, PLTREL),
              (RELR, RELRSZ, RELRENT), (VERNEED, VERNEEDNUM, VERSYM))  # fmt: skip
 _RELATIVE = {X86_64: 8, AARCH64: 1027}
 _SYMBOLIC = {X86_64: frozenset((1, 6, 7)), AARCH64: frozenset((257, 1025, 1026))}
@@ -73,23 +75,23 @@ class _Library:
             raise damaged("not a shared library for a machine that is known here")
         self.data = data
         self.segments, self.dynamic = _segments(data, fields)
-        self.needed, self.tags = self._tags()
+        self.needed, self.tags = self._read_tags()
 
     def verify(self, allowed: frozenset[str]) -> None:
-        self._refuse_tags()
+        self._check_tags()
         names = self.table(STRTAB, self.tags.get(STRSZ, 0), "string table")
         self.strings = elf.Strings(self.data, names, self.tags.get(STRSZ, 0))
         for at in self.needed:
             if self.strings.at(at) not in LIBRARIES:
                 raise _unexpected(f"it needs the library `{self.strings.at(at)}`")
         count = self._count_symbols()
-        self._symbols(count, allowed)
-        self._versions(count)
-        self._relocations(count)
+        self._check_symbols(count, allowed)
+        self._check_versions(count)
+        self._check_relocations(count)
 
     # ------------------------------------------------------------ where things are
 
-    def place(self, address: int, size: int) -> int:
+    def file_offset(self, address: int, size: int) -> int:
         """The offset in the file of a range of addresses; -1 if the file does not hold it."""
         for segment in self.segments:
             if segment.holds(address, size, in_file=True):
@@ -97,18 +99,18 @@ class _Library:
         return -1
 
     def table(self, tag: int, size: int, what: str) -> int:
-        at = self.place(self.tags[tag], size) if tag in self.tags else -1
+        at = self.file_offset(self.tags[tag], size) if tag in self.tags else -1
         if at < 0:
             raise damaged(f"its {what} lies outside the file")
         return at
 
-    def words(self, at: int, count: int, code: str) -> tuple[int, ...]:
+    def read_integers(self, at: int, count: int, code: str) -> tuple[int, ...]:
         """`count` integers at an offset of the file that was checked."""
         return struct.unpack_from(f"<{count}{code}", self.data, at)
 
     # ------------------------------------------------------------ the dynamic section
 
-    def _tags(self) -> tuple[list[int], dict[int, int]]:
+    def _read_tags(self) -> tuple[list[int], dict[int, int]]:
         needed: list[int] = []
         tags: dict[int, int] = {}
         at, size = self.dynamic
@@ -126,19 +128,19 @@ class _Library:
             tags[tag] = value
         raise damaged("its dynamic section does not end")
 
-    def _refuse_tags(self) -> None:
+    def _check_tags(self) -> None:
         tags = self.tags
         for tag in tags:
-            if tag in _STARTUP:
-                raise _unexpected(f"it has start-up code ({_STARTUP[tag]})")
-            if tag not in _KNOWN:
-                raise _unexpected(f"its dynamic section has {_REFUSED.get(tag, f'the entry {tag:#x}')}")
+            if tag in _STARTUP_TAGS:
+                raise _unexpected(f"it has start-up code ({_STARTUP_TAGS[tag]})")
+            if tag not in _KNOWN_TAGS:
+                raise _unexpected(f"its dynamic section has {_REFUSED_TAGS.get(tag, f'the entry {tag:#x}')}")
         if tags.get(FLAGS, 0) & ~_BIND_NOW or tags.get(FLAGS_1, 0) & ~(_NOW | _NODELETE):
             raise _unexpected("it asks the loader for something else than binding at once")
         sizes = ((SYMENT, SYMBOL.size), (RELAENT, elf.RELOCATION.size), (RELRENT, 8), (PLTREL, RELA))
         if any(tags.get(tag, want) != want for tag, want in sizes):
             raise damaged("its tables have entries of another size")
-        if any(0 < sum(tag in tags for tag in group) < len(group) for group in _TOGETHER):
+        if any(0 < sum(tag in tags for tag in group) < len(group) for group in _TAG_GROUPS):
             raise damaged("its dynamic section says only half of what belongs together")
 
     # ------------------------------------------------------------ symbols
@@ -148,18 +150,18 @@ class _Library:
         if GNU_HASH not in self.tags:
             if HASH not in self.tags:
                 raise damaged("it has no hash table of symbols")
-            buckets, count = self.words(self.table(HASH, 8, "hash table"), 2, "I")
+            buckets, count = self.read_integers(self.table(HASH, 8, "hash table"), 2, "I")
             at = self.table(HASH, 8 + 4 * (buckets + count), "hash table")
-            chains = self.words(at + 8, buckets + count, "I")
+            chains = self.read_integers(at + 8, buckets + count, "I")
             if not buckets or any(c >= count for c in chains):
                 raise damaged("its hash table is damaged")
             self._check_chains(chains[:buckets], chains[buckets:])
             return count
-        buckets, first, bloom, _ = self.words(self.table(GNU_HASH, 16, "hash table"), 4, "I")
+        buckets, first, bloom, _ = self.read_integers(self.table(GNU_HASH, 16, "hash table"), 4, "I")
         head = 16 + 8 * bloom
         if not buckets or not bloom or bloom & (bloom - 1):
             raise damaged("its hash table is damaged")
-        starts = self.words(self.table(GNU_HASH, head + 4 * buckets, "hash table") + head, buckets, "I")
+        starts = self.read_integers(self.table(GNU_HASH, head + 4 * buckets, "hash table") + head, buckets, "I")
         last = max(starts)
         if last == 0:
             return first
@@ -167,7 +169,7 @@ class _Library:
             raise damaged("its hash table is damaged")
         while True:
             size = head + 4 * (buckets + last - first + 1)
-            (word,) = self.words(self.table(GNU_HASH, size, "hash table") + size - 4, 1, "I")
+            (word,) = self.read_integers(self.table(GNU_HASH, size, "hash table") + size - 4, 1, "I")
             last += 1
             if word & 1:
                 return last
@@ -180,7 +182,7 @@ class _Library:
                 if steps > len(chains):
                     raise damaged("its hash table goes in circles")
 
-    def _symbols(self, count: int, allowed: frozenset[str]) -> None:
+    def _check_symbols(self, count: int, allowed: frozenset[str]) -> None:
         at = self.table(SYMTAB, count * SYMBOL.size, "symbol table")
         for name, info, _, section, value, size in SYMBOL.iter_unpack(self.data[at : at + count * SYMBOL.size]):
             text = self.strings.at(name) if name else ""
@@ -194,29 +196,29 @@ class _Library:
             elif value and not any(s.holds(value, size, in_file=False) for s in self.segments):
                 raise damaged(f"the symbol `{text}` lies outside it")
 
-    def _versions(self, count: int) -> None:
+    def _check_versions(self, count: int) -> None:
         """The versions of symbols that it needs: lists inside the file, and numbers that are in them."""
         if VERNEED not in self.tags and VERSYM not in self.tags:
             return
         known = {0, 1}
         at = self.table(VERNEED, 16, "list of versions") if VERNEED in self.tags else -1
         for _ in range(self.tags.get(VERNEEDNUM, 0) if at >= 0 else 0):
-            version, entries, file, aux, following = self._record(at, "<HHIII")
+            version, entries, file, aux, following = self._read_record(at, "<HHIII")
             if version != 1 or self.strings.at(file) not in LIBRARIES:
                 raise damaged("its list of versions is damaged")
             part = at + aux
             for _ in range(entries):
-                _, _, number, name, more = self._record(part, "<IHHII")
+                _, _, number, name, more = self._read_record(part, "<IHHII")
                 known.add(number & 0x7FFF)
                 self.strings.at(name)
                 part += more
             at += following
         if VERSYM in self.tags:
-            numbers = self.words(self.table(VERSYM, 2 * count, "list of versions"), count, "H")
+            numbers = self.read_integers(self.table(VERSYM, 2 * count, "list of versions"), count, "H")
             if any(n & 0x7FFF not in known for n in numbers):
                 raise damaged("a symbol is of a version that it does not list")
 
-    def _record(self, at: int, form: str) -> tuple[int, ...]:
+    def _read_record(self, at: int, form: str) -> tuple[int, ...]:
         inside = any(s.offset <= at and at + 16 <= s.offset + s.size for s in self.segments)
         if not inside:
             raise damaged("its list of versions lies outside the file")
@@ -224,7 +226,7 @@ class _Library:
 
     # ------------------------------------------------------------ relocations
 
-    def _relocations(self, symbols: int) -> None:
+    def _check_relocations(self, symbols: int) -> None:
         for start, size in ((RELA, RELASZ), (JMPREL, PLTRELSZ)):
             if start not in self.tags:
                 continue
@@ -240,26 +242,26 @@ class _Library:
                     sound = kind in _SYMBOLIC[self.machine] and symbol < symbols
                 if not sound:
                     raise _unexpected(f"it has a relocation of the unexpected kind {kind}, or to nowhere")
-                self._patched(offset)
-        for offset in self._relr():
-            self._patched(offset)
+                self._check_target(offset)
+        for offset in self._relr_addresses():
+            self._check_target(offset)
 
-    def _relr(self) -> Iterator[int]:
+    def _relr_addresses(self) -> Iterator[int]:
         """The addresses that packed relative relocations patch."""
         size = self.tags.get(RELRSZ, 0)
         if RELR not in self.tags or not size:
             return
-        at = self.table(RELR, size, "list of relocations")
-        where = 0
-        for word in self.words(at, size // 8, "Q"):
+        offset = self.table(RELR, size, "list of relocations")
+        address = 0
+        for word in self.read_integers(offset, size // 8, "Q"):
             if not word & 1:
                 yield word
-                where = word + 8
+                address = word + 8
                 continue
-            yield from (where + 8 * i for i in range(63) if word >> (i + 1) & 1)
-            where += 63 * 8
+            yield from (address + 8 * i for i in range(63) if word >> (i + 1) & 1)
+            address += 63 * 8
 
-    def _patched(self, address: int) -> None:
+    def _check_target(self, address: int) -> None:
         """Refuse a relocation of anything but data; of what the loader itself reads, too."""
         start, size = self.dynamic
         inside = [s for s in self.segments if s.flags & WRITABLE and s.holds(address, 8, in_file=False)]
@@ -297,18 +299,18 @@ def _segments(data: bytes, fields: tuple[int, ...]) -> tuple[list[Segment], tupl
     raise damaged("its dynamic section lies outside the file")
 
 
-def _segment(data: bytes, made: Segment, align: int, before: list[Segment]) -> Segment:
-    end = made.address + made.memory
-    if made.offset + made.size > len(data) or made.size > made.memory or end > elf.MOST_CONSTANTS:
+def _segment(data: bytes, segments: Segment, align: int, previous_end: list[Segment]) -> Segment:
+    end = segments.address + segments.memory
+    if segments.offset + segments.size > len(data) or segments.size > segments.memory or end > elf.MOST_CONSTANTS:
         raise damaged("a segment lies outside the file")
-    if align < PAGE or align & (align - 1) or align > 1 << 21 or (made.address - made.offset) % align:
+    if align < PAGE or align & (align - 1) or align > 1 << 21 or (segments.address - segments.offset) % align:
         raise damaged("a segment is not aligned to pages")
-    if made.flags & WRITABLE and made.flags & EXECUTE:
+    if segments.flags & WRITABLE and segments.flags & EXECUTE:
         raise _unexpected("a segment is both writable and executable")
-    end = before[-1].address + before[-1].memory if before else 0
-    if before and made.address // PAGE < -(-end // PAGE):
+    end = previous_end[-1].address + previous_end[-1].memory if previous_end else 0
+    if previous_end and segments.address // PAGE < -(-end // PAGE):
         raise damaged("segments share a page")
-    return made
+    return segments
 
 
 def _unexpected(reason: str) -> LoadError:

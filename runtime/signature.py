@@ -19,9 +19,11 @@ from mlcc.runtime.arguments import Argument, convert_tensor, flatten, shared_mem
 from mlcc.runtime.explain import bind_symbols, violated
 from mlcc.runtime.manifest import FunctionSpec, Value, evaluate, show_tensor
 
-_CODES = {"ASSERT": "E0813", "CAST": "E0814", "MEMORY": "E0810", "WORKSPACE": "E0810", "PACKED_UNSET": "E0811",
-          "PACKED_FAILED": "E0812", "OVERLAP": "E0809", "VALUE": "E0817", "INDEX": "E0818",
-          "OUTSIDE": "E0870", "UNWRITTEN": "E0871", "RACE": "E0873"}  # fmt: skip
+_DIAGNOSTIC_CODES = {
+    "ASSERT": "E0813", "CAST": "E0814", "MEMORY": "E0810", "WORKSPACE": "E0810", "PACKED_UNSET": "E0811",
+    "PACKED_FAILED": "E0812", "OVERLAP": "E0809", "VALUE": "E0817", "INDEX": "E0818", "OUTSIDE": "E0870",
+    "UNWRITTEN": "E0871", "RACE": "E0873",
+}  # fmt: skip
 
 
 class Placement(Protocol):
@@ -112,11 +114,11 @@ class Signature:
             if out is not None:
                 text = f"`{self.name}` is a PrimFunc: pass its outputs as arguments, not as `out`"
                 raise CallError(error("E0802", text))
-            self._apart(given)
+            self._check_aliasing(given)
             return BoundArguments(given, [], returned)
         assert self.spec.results is not None
         results, returned = self._results(self.spec.results, given, out)
-        self._apart([*given, *results])
+        self._check_aliasing([*given, *results])
         return BoundArguments(given, results, returned)
 
     def with_fresh_outputs(self, args: Sequence[Any]) -> list[Any]:
@@ -138,7 +140,7 @@ class Signature:
         """The error for a code of the function, which has the text for it; `found` is what the arguments `given` show
         of its cause, `numbers` those that the text mentions, where it does not have them yet."""
         kind = kind_of(code)
-        if found and kind is not None and kind.name not in _CODES:
+        if found and kind is not None and kind.name not in _DIAGNOSTIC_CODES:
             return CallError(found)
         message = text.removeprefix(f"{self.name}: ") if text else f"error {code}"
         if numbers is not None:
@@ -149,7 +151,7 @@ class Signature:
         line = dict(self.spec.lines).get(code)
         if line is not None:
             message += f", in line {line}"
-        return CallError(error(_CODES.get(kind.name if kind else "", "E0805"), f"`{self.name}`: {message}"))
+        return CallError(error(_DIAGNOSTIC_CODES.get(kind.name if kind else "", "E0805"), f"`{self.name}`: {message}"))
 
     def _is_written(self, param: Value) -> bool:
         return self.spec.kind == "prim" and param.kind == "tensor" and param.role != "in"
@@ -158,33 +160,35 @@ class Signature:
 
     def _arguments(self, args: Sequence[Any]) -> list[Argument]:
         params = self.spec.params
-        count, most = len(args), len(params)
-        if count != most and count != most - len(self.output_names):
+        count, expected = len(args), len(params)
+        if count != expected and count != expected - len(self.output_names):
             names = ", ".join(self.parameter_names)
-            allowed = f"{most}" if not self.output_names else f"{most - len(self.output_names)} or {most}"
+            allowed = f"{expected}" if not self.output_names else f"{expected - len(self.output_names)} or {expected}"
             text = f"`{self.name}` takes {allowed} argument{'s' if allowed != '1' else ''} ({names}), got {count}"
             raise CallError(error("E0802", text))
         arguments: list[Argument] = []
-        self._add(params[:count], args, arguments)
+        self._convert_all(params[:count], args, arguments)
         return arguments
 
-    def _add(self, params: Sequence[Value], args: Sequence[Any], into: list[Argument]) -> None:
-        wrong: list[Diagnostic] = []
+    def _convert_all(self, params: Sequence[Value], args: Sequence[Any], arguments: list[Argument]) -> None:
+        findings: list[Diagnostic] = []
         for param, value in zip(params, args, strict=True):
-            self._flatten(param, value, param.name, into, wrong)
-        if wrong:
-            raise CallError(wrong)
+            self._flatten(param, value, param.name, arguments, findings)
+        if findings:
+            raise CallError(findings)
 
-    def _flatten(self, spec: Value, value: Any, name: str, into: list[Argument], wrong: list[Diagnostic]) -> None:
+    def _flatten(
+        self, spec: Value, value: Any, name: str, arguments: list[Argument], findings: list[Diagnostic]
+    ) -> None:
         """Convert one parameter, or the results as `out`."""
         try:
             placed = self.placement.locate(value)
         except CallError as exc:
-            wrong += exc.diagnostics
+            findings += exc.diagnostics
             return
-        flatten(spec, placed, self.name, name, into, wrong)
+        flatten(spec, placed, self.name, name, arguments, findings)
 
-    def _apart(self, arguments: list[Argument]) -> None:
+    def _check_aliasing(self, arguments: list[Argument]) -> None:
         """Refuse what is written through a copy and shares memory with another argument; native code sees the rest."""
         pair = shared_memory(arguments)
         if pair is not None:
@@ -197,42 +201,42 @@ class Signature:
     def _outputs(self, given: list[Argument]) -> list[Any]:
         symbols = bind_symbols(given)
         count = len(self.output_names)
-        return [self._fresh(p, symbols, given) for p in self.spec.params[len(self.spec.params) - count :]]
+        return [self._new_array(p, symbols, given) for p in self.spec.params[len(self.spec.params) - count :]]
 
     def _add_outputs(self, given: list[Argument]) -> Any:
         """Make the outputs that a call of a PrimFunc leaves out, among its arguments; gives what the call returns."""
-        inputs = len(given)
+        input_count = len(given)
         outputs = self._outputs(given)
-        self._add(self.spec.params[len(self.spec.params) - len(outputs) :], outputs, given)
-        for fresh in given[inputs:]:
-            fresh.is_result = True
+        self._convert_all(self.spec.params[len(self.spec.params) - len(outputs) :], outputs, given)
+        for output in given[input_count:]:
+            output.is_result = True
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _results(self, spec: Value, given: list[Argument], out: Any) -> tuple[list[Argument], Any]:
         """The places of the results and, nested as declared, what the call returns (None: a scalar, read later)."""
         results: list[Argument] = []
         if out is None:
-            return results, self._made(spec, bind_symbols(given), given, results)
-        wrong: list[Diagnostic] = []
-        self._flatten(spec, out, "out", results, wrong)
-        if wrong:
-            raise CallError(wrong)
-        return results, _cut(spec, out, iter(results))
+            return results, self._new_result(spec, bind_symbols(given), given, results)
+        findings: list[Diagnostic] = []
+        self._flatten(spec, out, "out", results, findings)
+        if findings:
+            raise CallError(findings)
+        return results, _mark_bounded(spec, out, iter(results))
 
-    def _made(self, value: Value, symbols: dict[str, int], given: list[Argument], into: list[Argument]) -> Any:
-        """A fresh result, or a tuple of them, whose places go to `into`."""
+    def _new_result(self, value: Value, symbols: dict[str, int], given: list[Argument], results: list[Argument]) -> Any:
+        """A fresh result, or a tuple of them, whose places go to `results`."""
         if value.kind == "tuple":
-            return tuple(self._made(f, symbols, given, into) for f in value.fields)
+            return tuple(self._new_result(f, symbols, given, results) for f in value.fields)
         if value.kind == "tensor":
-            array = self._fresh(value, symbols, given)
-            into.append(convert_tensor(value, self.placement.locate(array), "the result", True))
-            into[-1].name = "out"
-            return Cut(into[-1], array) if value.at_most else array
+            array = self._new_array(value, symbols, given)
+            results.append(convert_tensor(value, self.placement.locate(array), "the result", True))
+            results[-1].name = "out"
+            return Cut(results[-1], array) if value.at_most else array
         count = len(value.dims) if value.kind == "shape" else 1
-        into.append(Argument(value, "the result", "out", is_result=True, words=(0,) * count))
-        return into[-1]
+        results.append(Argument(value, "the result", "out", is_result=True, words=(0,) * count))
+        return results[-1]
 
-    def _fresh(self, value: Value, symbols: dict[str, int], given: Sequence[Argument]) -> Any:
+    def _new_array(self, value: Value, symbols: dict[str, int], given: Sequence[Argument]) -> Any:
         """A new array for something that the function writes. Raises CallError."""
         try:
             return self.placement.empty(value, tuple(evaluate(d, symbols) for d in value.dims), given)
@@ -242,16 +246,16 @@ class Signature:
         except CallError:
             raise
         except (ValueError, MemoryError, OverflowError) as exc:
-            wrong = next(filter(None, (violated(c, symbols) for c in self.spec.constraints)), None)
-            if wrong is not None:
-                raise CallError(error("E0814", f"`{self.name}`: {wrong}")) from None
+            violation = next(filter(None, (violated(c, symbols) for c in self.spec.constraints)), None)
+            if violation is not None:
+                raise CallError(error("E0814", f"`{self.name}`: {violation}")) from None
             text = f"cannot make a result of `{self.name}`, {show_tensor(value)}: {exc}"
             raise CallError(error("E0810", text)) from None
 
 
-def _cut(spec: Value, out: Any, made: Iterator[Argument]) -> Any:
+def _mark_bounded(spec: Value, out: Any, arguments: Iterator[Argument]) -> Any:
     """`out` as the caller gave it, with what has to be cut to its extents marked."""
     if spec.kind == "tuple":
-        return tuple(_cut(f, o, made) for f, o in zip(spec.fields, out, strict=True))
-    argument = next(made)
+        return tuple(_mark_bounded(f, o, arguments) for f, o in zip(spec.fields, out, strict=True))
+    argument = next(arguments)
     return Cut(argument, out) if spec.at_most else out

@@ -22,7 +22,7 @@ _FUNCTIONS = (RUN, _SET_THREADS, "mlcc_pool_v1_get_num_threads", _SET_PARALLEL_F
 RUN_WORK = "mlcc_pool_v1_run_work"
 _SET_SHARED_RUN = "mlcc_pool_v1_set_shared_run"
 
-_wanted: int | None = None  # what was asked for in this process, before bounds
+_requested: int | None = None  # what was asked for in this process, before bounds
 
 
 def set_num_threads(count: int | None) -> None:
@@ -30,10 +30,10 @@ def set_num_threads(count: int | None) -> None:
 
     The default is MLCC_NUM_THREADS, or one for each core that this process may use. Raises CallError (E0817).
     """
-    global _wanted
+    global _requested
     if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
         raise CallError(error("E0817", f"a number of threads is an integer from 1 on, or None, not {count!r}"))
-    _wanted = count
+    _requested = count
     tell_pool()
 
 
@@ -43,8 +43,8 @@ def get_num_threads() -> int:
     It is at most what the affinity and the CPU quota of this process allow. Raises CallError (E0817) if the variable is
     not a number of threads.
     """
-    wanted = _wanted if _wanted is not None else from_environment()
-    return num_cores() if wanted is None else min(wanted, num_cores())
+    requested = _requested if _requested is not None else from_environment()
+    return num_cores() if requested is None else min(requested, num_cores())
 
 
 def from_environment() -> int | None:

@@ -24,9 +24,9 @@ Buffer = bytes | bytearray | memoryview
 SWITCH, PLACE, SIZE = "MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE"
 SUFFIX = ".kept"
 _MAGIC = b"mlcc 1 "  # and the hash of the rest, and a line's end
-_HEAD = len(_MAGIC) + 64 + 1
+_HEADER_SIZE = len(_MAGIC) + 64 + 1
 _ENTRY = re.compile(r"[0-9a-f]{64}\.kept")  # what else lies in the folder is not ours
-_ABANDONED = 3600.0  # seconds after which a file that was never moved into place is rubbish
+_STALE_SECONDS = 3600.0  # seconds after which a file that was never moved into place is rubbish
 
 
 class Stat(NamedTuple):
@@ -52,8 +52,8 @@ class Store:
             if not is_private(path, stat.S_ISREG):
                 return None
             with open(path, "rb") as file:
-                head, content = file.read(_HEAD), file.read()
-            if head != _head((content,)):
+                header, content = file.read(_HEADER_SIZE), file.read()
+            if header != _header((content,)):
                 return None
             os.utime(path)  # used now: it goes last
         except OSError:
@@ -67,17 +67,17 @@ class Store:
         """
         if sum(map(len, pieces)) > self.limit // 4:
             return
-        part = os.path.join(self.folder, f".{key}.{os.getpid()}.{time.monotonic_ns()}")
+        temporary = os.path.join(self.folder, f".{key}.{os.getpid()}.{time.monotonic_ns()}")
         with contextlib.suppress(OSError):
             try:
-                handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+                handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
                 with open(handle, "wb") as file:
-                    file.write(_head(pieces))
+                    file.write(_header(pieces))
                     file.writelines(pieces)
-                os.replace(part, self._path(key))
+                os.replace(temporary, self._path(key))
             except BaseException:
                 with contextlib.suppress(OSError):
-                    os.unlink(part)
+                    os.unlink(temporary)
                 raise
         if trim:
             self.trim()
@@ -89,13 +89,13 @@ class Store:
 
     def clear(self) -> int:
         """Remove all entries. Return their number."""
-        gone = 0
+        removed = 0
         for _, _, path in self._files():
             with contextlib.suppress(OSError):
                 os.unlink(path)
-                gone += 1
+                removed += 1
         self._sweep(0)
-        return gone
+        return removed
 
     # ------------------------------------------------------------ parts
 
@@ -108,8 +108,8 @@ class Store:
         for entry in self._entries():
             if _ENTRY.fullmatch(entry.name):
                 with contextlib.suppress(OSError):
-                    known = entry.stat(follow_symlinks=False)
-                    files.append((known.st_mtime, known.st_size, entry.path))
+                    status = entry.stat(follow_symlinks=False)
+                    files.append((status.st_mtime, status.st_size, entry.path))
         return files
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
@@ -122,7 +122,7 @@ class Store:
         total = sum(size for _, size, _ in files)
         if total <= self.limit:
             return
-        self._sweep(_ABANDONED)
+        self._sweep(_STALE_SECONDS)
         for _, size, path in sorted(files):
             if total <= self.limit * 3 // 4:
                 break
@@ -132,10 +132,10 @@ class Store:
 
     def _sweep(self, age: float) -> None:
         """Remove temporary files of writers that were interrupted."""
-        before = time.time() - age
+        limit = time.time() - age
         for entry in self._entries():
             with contextlib.suppress(OSError):
-                if entry.name.startswith(".") and entry.stat(follow_symlinks=False).st_mtime <= before:
+                if entry.name.startswith(".") and entry.stat(follow_symlinks=False).st_mtime <= limit:
                     os.unlink(entry.path)
 
 
@@ -171,11 +171,11 @@ def private_folder(base: str | None = None, *below: str) -> str | None:
 def is_private(path: str, kind: Callable[[int], bool]) -> bool:
     """Return True for a path of this user, of the kind (no link), not writable by group or others. Raises OSError."""
     status = os.lstat(path)
-    mine = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-    return bool(kind(status.st_mode)) and mine and not status.st_mode & 0o022
+    is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    return bool(kind(status.st_mode)) and is_own and not status.st_mode & 0o022
 
 
-def _head(pieces: Iterable[Buffer]) -> bytes:
+def _header(pieces: Iterable[Buffer]) -> bytes:
     digest = hashlib.sha256()
     for piece in pieces:
         digest.update(piece)

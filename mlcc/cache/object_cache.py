@@ -19,8 +19,8 @@ from mlcc.files import note_known_reads, read_bytes, recorded_reads
 _FORMAT = 1
 _CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
 # variables that no result follows from
-_APART = (SWITCH, PLACE, SIZE, "MLCC_JOBS", "MLCC_CPU")
-_PARTS = ("mlcc", "grammar", "passes", "targets", "runtime")
+_IRRELEVANT_VARIABLES = (SWITCH, PLACE, SIZE, "MLCC_JOBS", "MLCC_CPU")
+_FOLDERS = ("mlcc", "grammar", "passes", "targets", "runtime")
 
 
 def kept_object(
@@ -30,11 +30,11 @@ def kept_object(
 
     Stores the result of `make` if `keep()` is then true. Raises the exceptions of `make`; failures are not stored.
     """
-    place = store() if path != "-" and os.path.isfile(path) else None
-    if place is None:
+    cache = store() if path != "-" and os.path.isfile(path) else None
+    if cache is None:
         return make()
     key = entry_key(path, options)
-    cached = _read(place, key)
+    cached = _read(cache, key)
     if cached is not None:
         return [cached]
     with recorded_reads() as reads:
@@ -42,13 +42,13 @@ def kept_object(
     if not keep():
         return pieces
     head = json.dumps(reads).encode()
-    place.put(key, b"%d\n" % len(head), head, *pieces)
+    cache.put(key, b"%d\n" % len(head), head, *pieces)
     return pieces
 
 
-def _read(place: Store, key: str) -> bytes | None:
+def _read(cache: Store, key: str) -> bytes | None:
     """Return the object of an entry if all files that it depends on are unchanged."""
-    data = place.get(key)
+    data = cache.get(key)
     if data is None:
         return None
     line = data.index(b"\n") + 1
@@ -68,19 +68,19 @@ def _read(place: Store, key: str) -> bytes | None:
 def entry_key(path: str, options: dict[str, Any]) -> str:
     """Return the cache key of a text's object: a hash of all its inputs except other files."""
     native = "native" in str(options.get("target", ""))
-    known = [
+    inputs = [
         _FORMAT, compiler(), os.path.abspath(path), options, machine() if native else "",
-        {k: v for k, v in sorted(os.environ.items()) if k.startswith("MLCC_") and k not in _APART},
+        {k: v for k, v in sorted(os.environ.items()) if k.startswith("MLCC_") and k not in _IRRELEVANT_VARIABLES},
     ]  # fmt: skip
-    text = json.dumps(known, sort_keys=True).encode()
+    text = json.dumps(inputs, sort_keys=True).encode()
     return hashlib.sha256(text + b"\0" + read_bytes(path)).hexdigest()
 
 
 def is_known(target: str) -> bool:
     """Return True if `compiler` covers the backend of a target; False for the backend of another package."""
     kind = target.strip().partition("{")[0].split(" ")[0]
-    place = os.path.join("targets", kind, "backend.py")
-    return any(isinstance(entry, tuple) and str(entry[0]).endswith(place) for entry in compiler())
+    backend_file = os.path.join("targets", kind, "backend.py")
+    return any(isinstance(entry, tuple) and str(entry[0]).endswith(backend_file) for entry in compiler())
 
 
 def code_key(parts: list[Any]) -> str:
@@ -100,26 +100,26 @@ def compiler() -> list[object]:
 
     import mlcc
 
-    parts: list[object] = [mlcc.__version__]
+    facts: list[object] = [mlcc.__version__]
     base = os.path.dirname(mlcc.__file__)
     archive = getattr(mlcc.__loader__, "archive", None)
     if archive is not None:  # imported from a .zip
-        parts.append(_seen(archive))
-    for part in _PARTS if archive is None else ():
+        facts.append(_file_state(archive))
+    for part in _FOLDERS if archive is None else ():
         folder = base if part == "mlcc" else os.path.join(base, part)
         if not os.path.isdir(folder):
             folder = os.path.join(os.path.dirname(base), part)  # a checkout
-        parts += _files(folder)
+        facts += _files(folder)
     for name in ("llvmlite", "numpy"):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
-            parts.append((name, *_seen(spec.origin)))
-    return parts
+            facts.append((name, *_file_state(spec.origin)))
+    return facts
 
 
-def _seen(path: str) -> tuple[str, int, int]:
-    known = os.stat(path)
-    return path, known.st_size, known.st_mtime_ns
+def _file_state(path: str) -> tuple[str, int, int]:
+    status = os.stat(path)
+    return path, status.st_size, status.st_mtime_ns
 
 
 def _files(folder: str) -> list[object]:
@@ -128,8 +128,8 @@ def _files(folder: str) -> list[object]:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
             if entry.name.endswith((".py", ".lark", ".ll", ".mlc")):
-                seen = entry.stat()
-                sources.append((entry.path, seen.st_size, seen.st_mtime_ns))
+                status = entry.stat()
+                sources.append((entry.path, status.st_size, status.st_mtime_ns))
             elif entry.is_dir() and not entry.name.startswith((".", "__")):
                 sources += _files(entry.path)
     return sources

@@ -32,8 +32,8 @@ _CACHES: dict[str, tuple[int, int, int]] = {  # data caches in KiB as one core s
     **dict.fromkeys(("apple-m1", "apple-m2", "apple-m3"), (128, 12288, 8192)),
 }
 _UNITS = {"znver1": 16, "znver4": 32}  # bytes of a vector that are worked on at a time, where that is less than all
-_USUAL_CACHES = (32, 512, 8192)
-_USUAL_CORES = 4
+_DEFAULT_CACHES = (32, 512, 8192)
+_DEFAULT_CORES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class CpuFacts:
             l1, l2, l3, line = known.l1, known.l2, known.l3, known.line
             cores = host.num_cores()
         else:
-            l1, l2, l3 = (size * _KIB for size in _CACHES.get(full.cpu, _USUAL_CACHES))
-            line, cores = 64, _USUAL_CORES
+            l1, l2, l3 = (size * _KIB for size in _CACHES.get(full.cpu, _DEFAULT_CACHES))
+            line, cores = 64, _DEFAULT_CORES
         return CpuFacts(
             vector_bytes=target.vector_width // 8 or vector_bytes,
             vector_registers=registers,

@@ -48,8 +48,8 @@ def measured_on(target: Target) -> str:
 
 @functools.cache
 def _cpu_key() -> str:
-    known = host.caches()
-    sizes = "/".join(str(size >> 10) for size in (known.l1, known.l2, known.l3))
+    caches = host.caches()
+    sizes = "/".join(str(size >> 10) for size in (caches.l1, caches.l2, caches.l3))
     return f"{host.cpu_name()} {host.num_cores()} cores {sizes} KiB {_digest([_model(), *host.cpu_features()])}"
 
 

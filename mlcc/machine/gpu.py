@@ -43,7 +43,7 @@ class Arch:
         """The architecture of that name. Raises CompileError (E0731) for one that is not listed."""
         isa = ISA.get(name)
         if isa is None:
-            raise CompileError(error("E0731", f"no code is generated for `{name}`", help=_nearest(name)))
+            raise CompileError(error("E0731", f"no code is generated for `{name}`", help=_suggestion(name)))
         number = name[3:].rstrip("af")
         return Arch(name, (int(number[:-1]), int(number[-1])), name[3 + len(number) :], isa)
 
@@ -86,14 +86,14 @@ def best_for(capability: tuple[int, int]) -> str:
     that is not above it (the least one for a device that is below all)."""
     number = capability[0] * 10 + capability[1]
     exact = f"sm_{number}a"
-    return exact if exact in ISA else _greatest(number)
+    return exact if exact in ISA else _greatest_at_most(number)
 
 
-def _greatest(number: int) -> str:
-    plain = {int(known[3:]): known for known in ISA if known[3:].isdigit()}
-    return plain[max((n for n in plain if n <= number), default=min(plain))]
+def _greatest_at_most(number: int) -> str:
+    architectures = {int(name[3:]): name for name in ISA if name[3:].isdigit()}
+    return architectures[max((n for n in architectures if n <= number), default=min(architectures))]
 
 
-def _nearest(name: str) -> str:
+def _suggestion(name: str) -> str:
     """The listed architectures; first the greatest one that is not above, whose code runs there if it exists."""
-    return f"did you mean `{_greatest(int(name[3:].rstrip('af')))}`? Known are {', '.join(ISA)}"
+    return f"did you mean `{_greatest_at_most(int(name[3:].rstrip('af')))}`? Known are {', '.join(ISA)}"

@@ -53,7 +53,7 @@ def cpu_features() -> tuple[str, ...]:
     """The features of this CPU that the operating system lets programs use, sorted: `+avx2`, ..."""
     import llvmlite.binding as llvm
 
-    return tuple(f"+{name}" for name, on in sorted(llvm.get_host_cpu_features().items()) if on)
+    return tuple(f"+{name}" for name, enabled in sorted(llvm.get_host_cpu_features().items()) if enabled)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ class LlvmTarget(Target):
             return self.versions
         if self.arch == "x86_64" and host.triple().partition("-")[0] != "x86_64":
             return ()  # the instruction that asks the CPU takes LLVM's assembler, of which there is only this machine's
-        return _USUAL_VERSIONS.get(self.arch, ())
+        return _DEFAULT_VERSIONS.get(self.arch, ())
 
     def for_version(self, cpu: str) -> Self:
         """The target of the version of a kernel for a CPU."""
@@ -157,30 +157,33 @@ class LlvmTarget(Target):
     def wrong(self) -> Iterator[tuple[str, str]]:
         if not 0 <= self.num_cores <= 65536:
             yield "num_cores", "a number of cores from 1 on expected, or 0 for all"
-        yield from _sizes(self, "l1", "l2", "l3")
+        yield from _invalid_sizes(self, "l1", "l2", "l3")
         if self.vector_width not in (0, 64, 128, 256, 512, 1024, 2048):
             yield "vector_width", "a power of two from 64 to 2048 bits expected, or 0 for the CPU's own"
         for feature in self.features:
             if not re.fullmatch(r"[+-][\w.-]+", feature):
                 yield "features", f"features stand with their sign, as `+{feature.lstrip('+-') or 'avx2'}`"
-        yield from self._wrong_versions()
+        yield from self._invalid_versions()
 
-    def _wrong_versions(self) -> Iterator[tuple[str, str]]:
+    def _invalid_versions(self) -> Iterator[tuple[str, str]]:
         """Each version is for a CPU that does more than those before it, and than the one that all code is for."""
         from mlcc.machine.cpu import features_of
 
         full = self.resolved() if self.versions else self
-        before = [(full.cpu, features_of(full.triple, full.cpu, full.features))] if self.versions else []
+        previous = [(full.cpu, features_of(full.triple, full.cpu, full.features))] if self.versions else []
         for cpu in self.versions:
             if cpu not in CPUS.get(self.arch, ()):
                 yield "versions", f"CPUs of {self.arch} expected, and `{cpu}` is none"
                 return
             features = features_of(full.triple, cpu, full.features)
-            for other, known in before:
-                if features <= known:
-                    yield "versions", f"`{cpu}` does nothing that `{other}` before it does not do: the best stands last"
+            for previous_cpu, previous_features in previous:
+                if features <= previous_features:
+                    yield (
+                        "versions",
+                        f"`{cpu}` does nothing that `{previous_cpu}` before it does not do: the best stands last",
+                    )
                     return
-            before.append((cpu, features))
+            previous.append((cpu, features))
 
 
 @dataclass(frozen=True, repr=False)
@@ -211,29 +214,29 @@ class CudaTarget(Target):
 
         if self.arch != NATIVE:
             return replace(self, arch=self.arch or gpus.DEFAULT_ARCH)
-        here = host.gpu()
-        own: dict[str, Any] = {name: getattr(self, name) or number for name, number in here.sizes.items()}
-        return replace(self, arch=gpus.best_for(here.capability), **own)
+        gpu = host.gpu()
+        sizes: dict[str, Any] = {name: getattr(self, name) or number for name, number in gpu.sizes.items()}
+        return replace(self, arch=gpus.best_for(gpu.capability), **sizes)
 
     def wrong(self) -> Iterator[tuple[str, str]]:
         for name in ("sm_count", "max_threads", "shared_bytes", "registers"):
             if not 0 <= getattr(self, name) <= 1 << 20:
                 yield name, "a number expected, or 0 for what is known of the architecture"
-        yield from _sizes(self, "l2")
+        yield from _invalid_sizes(self, "l2")
         if not re.fullmatch(rf"(sm_\d{{2,3}}[af]?|{NATIVE})?", self.arch):
             yield "arch", "a compute capability such as sm_90 expected, or native for the GPU here"
 
 
 # CPUs that code for any machine of an architecture has versions for: vectors of 32 and of 64 bytes, masks, and for
 # products of bytes the instructions that add them up; fewer would lose a third of the speed on some machines
-_USUAL_VERSIONS = {
+_DEFAULT_VERSIONS = {
     "x86_64": ("x86-64-v3", "x86-64-v4", "cascadelake"),
     "aarch64": ("neoverse-n1", "neoverse-v1"),
 }
 KINDS: dict[str, type[Target]] = {"cuda": CudaTarget, "llvm": LlvmTarget}
 
 
-def _sizes(target: Target, *names: str) -> Iterator[tuple[str, str]]:
+def _invalid_sizes(target: Target, *names: str) -> Iterator[tuple[str, str]]:
     for name in names:
         if not 0 <= getattr(target, name) <= 1 << 40:
             yield name, "a size in bytes expected, or 0 for what is known of the machine"
@@ -275,7 +278,7 @@ def _register_installed(kind: str, span: Span | None) -> None:
 def _parse(text: str) -> Target:
     stripped = text.strip()
     if _TAG.match(stripped):
-        return _parse(_tagged(stripped))
+        return _parse(_expand_tag(stripped))
     if stripped.startswith("{"):
         return _from_item(_from_json(text))
     if re.match(r"[\w/.]+\s+-", stripped):
@@ -283,7 +286,7 @@ def _parse(text: str) -> Target:
     return _from_item(parse_one(text, "TARGET", "E0790"))
 
 
-def _tagged(name: str) -> str:
+def _expand_tag(name: str) -> str:
     """The text of the target that a tag stands for. Raises CompileError E0791."""
     from mlcc.machine.tags import TAGS
 
@@ -297,33 +300,35 @@ def _tagged(name: str) -> str:
 def _from_item(item: Item) -> Target:
     cls = _class_of(item.name, item.name_span)
     lists = {f.name for f in fields(cls) if isinstance(f.default, tuple)}
-    item = replace(item, options=tuple(_listed(o) if o.name in lists else o for o in item.options))
+    item = replace(item, options=tuple(_as_list(o) if o.name in lists else o for o in item.options))
     names = [f.name for f in fields(cls) if f.name != "kind"]
     target = cls(**typed_fields(item, cls, _CODES, "target", names))
-    given = {option.name: option for option in item.options}
-    wrong = [_wrong(given[name], text) for name, text in target.wrong() if name in given]
-    wrong = wrong or [_wrong(o, "a word of letters, digits and `.+-_` expected") for o in _odd_words(target, given)]
-    if wrong:
-        raise CompileError(wrong)
+    options = {option.name: option for option in item.options}
+    findings = [_invalid_option(options[name], text) for name, text in target.wrong() if name in options]
+    findings = findings or [
+        _invalid_option(o, "a word of letters, digits and `.+-_` expected") for o in _invalid_words(target, options)
+    ]
+    if findings:
+        raise CompileError(findings)
     return target
 
 
-def _listed(option: Option) -> Option:
+def _as_list(option: Option) -> Option:
     """`features=+avx2` and TVM's comma-separated features are lists."""
     if not isinstance(option.value, str):
         return option
     return replace(option, value=[f for f in option.value.split(",") if f], raw=None)
 
 
-def _odd_words(target: Target, given: Mapping[str, Option]) -> Iterator[Option]:
+def _invalid_words(target: Target, options: Mapping[str, Option]) -> Iterator[Option]:
     """The options whose words have characters that no name of a machine has."""
-    for name, option in given.items():
+    for name, option in options.items():
         value = getattr(target, name)
         if isinstance(value, str) and not _WORD.match(value):
             yield option
 
 
-def _wrong(option: Option, text: str) -> Diagnostic:
+def _invalid_option(option: Option, text: str) -> Diagnostic:
     return error("E0793", f"wrong value of option `{kebab(option.name)}`", option.span, text)
 
 
@@ -333,22 +338,22 @@ def _wrong(option: Option, text: str) -> Diagnostic:
 def _from_flags(text: str) -> Item:
     """`kind -name=value -name value --name=value`."""
     source = Source("TARGET", text)
-    whole = Span(source, 0, len(text))
+    span = Span(source, 0, len(text))
     try:
         words = shlex.split(text)
     except ValueError as exc:
-        raise CompileError(error("E0790", f"not a target: {str(exc).lower()}", whole)) from None
+        raise CompileError(error("E0790", f"not a target: {str(exc).lower()}", span)) from None
     pairs: list[tuple[str, str]] = []
-    at = 1
-    while at < len(words):
-        word = words[at]
+    index = 1
+    while index < len(words):
+        word = words[index]
         if not word.startswith("-"):
-            raise CompileError(error("E0790", f"expected an option such as `-mcpu=...`, found `{word}`", whole))
+            raise CompileError(error("E0790", f"expected an option such as `-mcpu=...`, found `{word}`", span))
         name, equals, value = word.lstrip("-").partition("=")
-        at += 1
-        if not equals and at < len(words) and not words[at].startswith("-"):
-            value = words[at]
-            at += 1
+        index += 1
+        if not equals and index < len(words) and not words[index].startswith("-"):
+            value = words[index]
+            index += 1
         elif not equals:
             value = "true"
         pairs.append((name, value))

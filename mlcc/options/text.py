@@ -137,8 +137,8 @@ class _Reader:
     def name(self, what: str) -> tuple[str, Span]:
         match = _NAME.match(self.text, self.at)
         if match is None:
-            shown = f"`{self.text[self.at]}`" if not self.at_end else "the end"
-            self.fail(f"expected {what}, found {shown}", self.at)
+            actual = f"`{self.text[self.at]}`" if not self.at_end else "the end"
+            self.fail(f"expected {what}, found {actual}", self.at)
         self.at = match.end()
         return match.group(), Span(self.source, match.start(), match.end())
 
@@ -161,10 +161,10 @@ class _Reader:
         while not self.at_end and (self.text[self.at].isspace() or self.text[self.at] == ","):
             self.at += 1
 
-    def option(self, before: list[Option]) -> Option:
+    def option(self, earlier: list[Option]) -> Option:
         written, name_span = self.name("an option or `}`")
         name = written.replace("-", "_")
-        for other in before:
+        for other in earlier:
             if other.name == name:
                 self.fail(f"option `{written}` is given twice", name_span.start, name_span.end)
         if self.text[self.at : self.at + 1] != "=":
@@ -191,14 +191,14 @@ class _Reader:
             value, self.at = self.decoder.raw_decode(self.text, start)
         except json.JSONDecodeError as exc:
             self.fail(f"not a JSON value: {exc.msg[0].lower()}{exc.msg[1:]}", min(exc.pos, len(self.text) - 1))
-        except _Twice as exc:
+        except _DuplicateKey as exc:
             self.fail(f"the key {exc} is given twice", start)
         except (RecursionError, ValueError):
             self.fail("not a JSON value: nested too deeply or a number too long", start)
         return value
 
 
-class _Twice(Exception):
+class _DuplicateKey(Exception):
     """A key of a JSON map that comes up again."""
 
 
@@ -206,6 +206,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for key, value in pairs:
         if key in entries:
-            raise _Twice(json.dumps(key))
+            raise _DuplicateKey(json.dumps(key))
         entries[key] = value
     return entries

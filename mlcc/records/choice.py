@@ -31,11 +31,11 @@ def choose(database: Database, workload: str, setting: Setting, min_gain: float 
     """
     finals = database.finals(workload)
     settings = _measured(database, workload, setting) or {setting}
-    own = [record for record in finals if record.setting in settings]
-    sure = [r for r in own if r.bound is not None and r.bound < 1 - min_gain]
-    if sure:
-        return Choice(sure[0])
-    if own or any(record.setting in settings for record in database.records(workload)):
+    matching = [record for record in finals if record.setting in settings]
+    improving = [r for r in matching if r.bound is not None and r.bound < 1 - min_gain]
+    if improving:
+        return Choice(improving[0])
+    if matching or any(record.setting in settings for record in database.records(workload)):
         return Choice(None, "nothing better was found")
     others = [r for r in finals if r.bound is not None and r.bound < 1 - min_gain]
     if others:
@@ -47,11 +47,13 @@ def _measured(database: Database, workload: str, setting: Setting) -> set[Settin
     """Instead of a setting without a device those of the GPUs that measured the workload."""
     if setting.device != ANALYSIS:
         return set()
-    known = {record.setting for record in database.records(workload)}
-    return {one for one in known if is_gpu(one.device) and replace(one, device=ANALYSIS) == setting}
+    settings = {record.setting for record in database.records(workload)}
+    return {
+        measured for measured in settings if is_gpu(measured.device) and replace(measured, device=ANALYSIS) == setting
+    }
 
 
 def _differences(other: Setting, setting: Setting) -> str:
     """Return a description of the other setting's values that differ from this one's."""
-    named = [f.name for f in fields(Setting) if getattr(other, f.name) != getattr(setting, f.name)]
-    return ", ".join(_WORDS[name].format(getattr(other, name)) for name in named).replace("1 threads", "1 thread")
+    names = [f.name for f in fields(Setting) if getattr(other, f.name) != getattr(setting, f.name)]
+    return ", ".join(_WORDS[name].format(getattr(other, name)) for name in names).replace("1 threads", "1 thread")

@@ -52,14 +52,14 @@ class Database:
 
     def __init__(self, path: str, *, reads_only: bool = False) -> None:
         self.path = path
-        with self._told():
+        with self._sqlite_errors():
             if reads_only and path != MEMORY and not os.path.exists(path):
                 raise CompileError(error("E1122", f"there is no database {path}", help="`mlcc tune` writes one"))
-            self._link = _open(path, reads_only)
+            self._connection = _open(path, reads_only)
             try:
                 self._prepare(reads_only)
             except BaseException:
-                self._link.close()
+                self._connection.close()
                 raise
 
     def __enter__(self) -> Database:
@@ -70,25 +70,25 @@ class Database:
 
     def close(self) -> None:
         with contextlib.suppress(sqlite3.Error):
-            self._link.close()
+            self._connection.close()
 
     def _prepare(self, reads_only: bool) -> None:
         # the tables first: another process may create them now, together with the marks that are read next
-        empty = not self._link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        known, schema = (
-            self._link.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        empty = not self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application, schema = (
+            self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
         if empty and not reads_only:
-            self._link.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA journal_mode=WAL")
             with self._transaction():
-                if not self._link.execute("SELECT count(*) FROM sqlite_master").fetchone()[
+                if not self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[
                     0
                 ]:  # else another was faster
                     for statement in _TABLES:
-                        self._link.execute(statement)
-                    self._link.execute(f"PRAGMA application_id={APPLICATION}")
-                    self._link.execute(f"PRAGMA user_version={SCHEMA}")
-        elif known != APPLICATION:
+                        self._connection.execute(statement)
+                    self._connection.execute(f"PRAGMA application_id={APPLICATION}")
+                    self._connection.execute(f"PRAGMA user_version={SCHEMA}")
+        elif application != APPLICATION:
             raise CompileError(error("E1120", f"{self.path} is a database, but not one of mlcc's records"))
         elif schema in _CONVERSIONS:
             self._convert(reads_only)
@@ -99,35 +99,35 @@ class Database:
                 error("E1123", f"{self.path} was written by {age} mlcc: schema {schema}, not {SCHEMA}", help=help)
             )
         if not reads_only:
-            self._link.execute("PRAGMA synchronous=FULL")
+            self._connection.execute("PRAGMA synchronous=FULL")
 
     def _convert(self, reads_only: bool) -> None:
         """Migrate the tables of an older version to this schema; in a copy in memory if the file is read-only."""
         if reads_only:
-            file, self._link = self._link, _connected(MEMORY)
+            file, self._connection = self._connection, _connect(MEMORY)
             try:
-                file.backup(self._link)
+                file.backup(self._connection)
             finally:
                 file.close()
         with self._transaction():
-            while (schema := self._link.execute("PRAGMA user_version").fetchone()[0]) < SCHEMA:
+            while (schema := self._connection.execute("PRAGMA user_version").fetchone()[0]) < SCHEMA:
                 for statement in _CONVERSIONS[schema]:
-                    self._link.execute(statement)
-                self._link.execute(f"PRAGMA user_version={schema + 1}")
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA user_version={schema + 1}")
 
     # ------------------------------------------------------------ writing
 
     def add(self, records: Sequence[Record], texts: Sequence[tuple[str, str]] = ()) -> None:
         """Add records, and workloads as (hash, text), in one transaction; those that are there stay."""
-        with self._told(), self._transaction():
-            self._link.executemany("INSERT OR IGNORE INTO workload VALUES (?, ?)", texts)
-            self._link.executemany(_INSERT, map(_row, records))
+        with self._sqlite_errors(), self._transaction():
+            self._connection.executemany("INSERT OR IGNORE INTO workload VALUES (?, ?)", texts)
+            self._connection.executemany(_INSERT, map(_row, records))
 
     def keep_floors(self, device: str, threads: int, floors: object) -> None:
         """Store the peak rates of a machine, as plain data."""
-        with self._told(), self._transaction():
+        with self._sqlite_errors(), self._transaction():
             row = (device, threads, json.dumps(floors))
-            self._link.execute("INSERT OR REPLACE INTO machine VALUES (?, ?, ?)", row)
+            self._connection.execute("INSERT OR REPLACE INTO machine VALUES (?, ?, ?)", row)
 
     def merge(self, path: str) -> int:
         """Add what another database holds; the number of records that are new."""
@@ -135,31 +135,31 @@ class Database:
             texts = other._all("SELECT hash, text FROM workload")
             rows = other._all(_SELECT)
             machines = other._all("SELECT device, threads, floors FROM machine")
-        with self._told(), self._transaction():
-            before = self._link.total_changes
-            self._link.executemany(_INSERT, rows)
-            added = self._link.total_changes - before
-            self._link.executemany("INSERT OR IGNORE INTO workload VALUES (?, ?)", texts)
-            self._link.executemany("INSERT OR IGNORE INTO machine VALUES (?, ?, ?)", machines)
+        with self._sqlite_errors(), self._transaction():
+            before = self._connection.total_changes
+            self._connection.executemany(_INSERT, rows)
+            added = self._connection.total_changes - before
+            self._connection.executemany("INSERT OR IGNORE INTO workload VALUES (?, ?)", texts)
+            self._connection.executemany("INSERT OR IGNORE INTO machine VALUES (?, ?, ?)", machines)
         return added
 
     def prune(self, imported: bool = False) -> int:
         """Remove all records but the winner of each workload and setting; the number of those that are gone. What TVM
         measured goes too where `imported` records are to be removed."""
-        with self._told(), self._transaction():
-            kept = {_identity(r) for r in self.winners()}
+        with self._sqlite_errors(), self._transaction():
+            kept_keys = {_identity(r) for r in self.winners()}
             if not imported:
-                kept |= {_identity(r) for r in self.records() if r.setting.device == TVM}
-            gone = [
+                kept_keys |= {_identity(r) for r in self.records() if r.setting.device == TVM}
+            removed = [
                 row[0]
-                for row in self._link.execute(f"SELECT id, {', '.join(_IDENTITY)} FROM record")
-                if row[1:] not in kept
+                for row in self._connection.execute(f"SELECT id, {', '.join(_IDENTITY)} FROM record")
+                if row[1:] not in kept_keys
             ]
-            self._link.executemany("DELETE FROM record WHERE id = ?", [(row,) for row in gone])
-            self._link.execute("DELETE FROM workload WHERE hash NOT IN (SELECT workload FROM record)")
-        with self._told():
-            self._link.execute("VACUUM")
-        return len(gone)
+            self._connection.executemany("DELETE FROM record WHERE id = ?", [(row,) for row in removed])
+            self._connection.execute("DELETE FROM workload WHERE hash NOT IN (SELECT workload FROM record)")
+        with self._sqlite_errors():
+            self._connection.execute("VACUUM")
+        return len(removed)
 
     # ------------------------------------------------------------ reading
 
@@ -212,25 +212,25 @@ class Database:
         return hashlib.sha256(repr(rows).encode()).hexdigest()
 
     def _all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
-        with self._told():
-            return self._link.execute(query, values).fetchall()
+        with self._sqlite_errors():
+            return self._connection.execute(query, values).fetchall()
 
     # ------------------------------------------------------------ what goes wrong
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         """Run the block as one transaction: commit at its end, roll back on an exception."""
-        self._link.execute("BEGIN IMMEDIATE")
+        self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
-            self._link.execute("COMMIT")
+            self._connection.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
-                self._link.execute("ROLLBACK")
+                self._connection.execute("ROLLBACK")
             raise
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _sqlite_errors(self) -> Iterator[None]:
         """Raise what SQLite says as diagnostics."""
         try:
             yield
@@ -241,18 +241,18 @@ class Database:
 def _open(path: str, reads_only: bool) -> sqlite3.Connection:
     """Open a connection in autocommit mode, for explicit transactions."""
     if path == MEMORY or not reads_only:
-        return _connected(path)
+        return _connect(path)
     place = Path(os.path.abspath(path)).as_uri()
-    link = _connected(f"{place}?mode=ro")
+    link = _connect(f"{place}?mode=ro")
     try:
         link.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.OperationalError:  # a folder that is write-protected has no room for the index of the log
         link.close()
-        link = _connected(f"{place}?mode=ro&immutable=1")
+        link = _connect(f"{place}?mode=ro&immutable=1")
     return link
 
 
-def _connected(place: str) -> sqlite3.Connection:
+def _connect(place: str) -> sqlite3.Connection:
     is_uri = place.startswith("file:")
     return sqlite3.connect(place, PATIENCE, isolation_level=None, check_same_thread=False, uri=is_uri)
 

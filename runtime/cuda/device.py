@@ -20,8 +20,8 @@ from mlcc.runtime.launch.tensor_map import STRIDE_UNIT, TensorMap
 
 _CUDA = 2  # DLPack's number for the memory of NVIDIA GPUs
 _ZEROS = 256  # bytes
-_MOST_MAPS = 1024  # tensor maps that are kept
-_USUAL_SHARED = 48 << 10  # bytes of dynamic shared memory that need no attribute
+_MAX_TENSOR_MAPS = 1024  # tensor maps that are kept
+_DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory that need no attribute
 STICKY = frozenset({
     "ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "MISALIGNED_ADDRESS", "INVALID_ADDRESS_SPACE", "INVALID_PC",
     "HARDWARE_STACK_ERROR", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "ASSERT", "ECC_UNCORRECTABLE", "CONTEXT_IS_DESTROYED",
@@ -39,10 +39,10 @@ class _Kernel:
         self.function = function
         self.arguments = ArgumentBlock(spec.params)
         self.shared = spec.shared
-        self.dynamic = _USUAL_SHARED  # bytes that it may be launched with so far
+        self.dynamic = _DEFAULT_SHARED  # bytes that it may be launched with so far
 
 
-class _Driving:
+class _DriverContext:
     """A block in which the driver of a device is used."""
 
     __slots__ = ("device",)
@@ -75,15 +75,15 @@ class CudaDevice(Device):
         self.dlpack = (_CUDA, number)
         self._maps: dict[TensorMap, bytes] = {}
         self._zero: tuple[int, int] | None = None  # of which generation, and where
-        self._broken = ""  # why it cannot be used any more
-        self._last = ""  # the kernel that was launched last
+        self._unusable = ""  # why it cannot be used any more
+        self._last_kernel = ""  # the kernel that was launched last
         self._local = threading.local()
-        self._guard = _Driving(self)
+        self._guard = _DriverContext(self)
         try:
             count = driver.device_count()
             if number >= count:
-                there = "there is none" if count == 0 else f"there are {count}"
-                raise MachineError(error("E0860", f"no CUDA device {number}: {there}"))
+                available = "there is none" if count == 0 else f"there are {count}"
+                raise MachineError(error("E0860", f"no CUDA device {number}: {available}"))
             self.name = driver.device_name(number)
             self.version = divmod(driver.version() // 10, 100)
             major, minor = (driver.attribute(number, k) for k in (cuda.CAPABILITY_MAJOR, cuda.CAPABILITY_MINOR))
@@ -92,8 +92,8 @@ class CudaDevice(Device):
                 (driver.attribute(number, x), driver.attribute(number, x + 1), driver.attribute(number, x + 2))
                 for x in (cuda.MAX_BLOCK_X, cuda.MAX_GRID_X)
             )
-            most = driver.attribute(number, cuda.MAX_SHARED_OPTIN)
-            self.limits = Limits(driver.attribute(number, cuda.MAX_THREADS), block, grid, most)
+            shared = driver.attribute(number, cuda.MAX_SHARED_OPTIN)
+            self.limits = Limits(driver.attribute(number, cuda.MAX_THREADS), block, grid, shared)
             self._open()
             self.leave()
         except DriverError as exc:
@@ -140,10 +140,10 @@ class CudaDevice(Device):
 
     # ------------------------------------------------------------ errors
 
-    def _driving(self) -> _Driving:
+    def _use_driver(self) -> _DriverContext:
         """The driver, with the context current in this thread; what it reports becomes an error of ours."""
-        if self._broken:
-            raise CallError(error("E0866", self._broken, help="start the process again"))
+        if self._unusable:
+            raise CallError(error("E0866", self._unusable, help="start the process again"))
         return self._guard
 
     def enter(self) -> None:
@@ -160,12 +160,12 @@ class CudaDevice(Device):
         self._local.generation = -1
 
     def failed(self, exc: DriverError) -> NoReturn:
-        after = f"; the last kernel launched was `{self._last}`" if self._last else ""
+        after = f"; the last kernel launched was `{self._last_kernel}`" if self._last_kernel else ""
         if exc.name not in STICKY:
             raise CallError(error("E0864", f"the CUDA driver refused a request: {exc}{after}")) from None
         message = f"a kernel failed on {self.name}: {exc.text} ({exc.name}){after}"
         self._recover(message)
-        raise CallError(error("E0866", message, help=_FIND)) from None
+        raise CallError(error("E0866", message, help=_HELP_FIND_FAULT)) from None
 
     def _recover(self, message: str) -> None:
         """A new context in place of the one that failed; what lay in its memory is lost."""
@@ -175,14 +175,14 @@ class CudaDevice(Device):
             self._open()
             self.driver.synchronize(self.stream)
         except DriverError:
-            self._broken = f"{message}; the driver allows no new context in this process"
+            self._unusable = f"{message}; the driver allows no new context in this process"
 
     # ------------------------------------------------------------ memory
 
     def alloc(self, size: int) -> int:
         if not size:
             return 0
-        with self._driving() as driver:
+        with self._use_driver() as driver:
             try:
                 return driver.alloc(size)
             except DriverError as exc:
@@ -191,33 +191,33 @@ class CudaDevice(Device):
                 raise out_of_memory(size, self.memory_info()) from None
 
     def free(self, address: int) -> None:
-        if address and not self._broken:
-            with contextlib.suppress(DriverError, CallError), self._driving() as driver:
+        if address and not self._unusable:
+            with contextlib.suppress(DriverError, CallError), self._use_driver() as driver:
                 driver.free(address)
 
     def copy_in(self, target: int, source: int, size: int) -> None:
         if size:
-            with self._driving() as driver:
+            with self._use_driver() as driver:
                 driver.copy_in(target, source, size)
 
     def copy_out(self, target: int, source: int, size: int) -> None:
-        with self._driving() as driver:
+        with self._use_driver() as driver:
             if size:
                 driver.copy_out(target, source, size, self.stream)
             driver.synchronize(self.stream)
 
     def copy(self, target: int, source: int, size: int) -> None:
         if size:
-            with self._driving() as driver:
+            with self._use_driver() as driver:
                 driver.copy(target, source, size, self.stream)
 
     def memset(self, target: int, value: int, size: int) -> None:
         if size:
-            with self._driving() as driver:
+            with self._use_driver() as driver:
                 driver.memset(target, value, size, self.stream)
 
     def memory_info(self) -> MemoryInfo:
-        with self._driving() as driver:
+        with self._use_driver() as driver:
             return MemoryInfo(*driver.memory_info())
 
     # ------------------------------------------------------------ kernels
@@ -225,7 +225,7 @@ class CudaDevice(Device):
     def load_module(self, code: bytes, kernels: Mapping[str, KernelSpec]) -> Mapping[str, Any]:
         if not kernels:
             return {}
-        with self._driving() as driver:
+        with self._use_driver() as driver:
             try:
                 module = driver.load(code)
                 return {name: _Kernel(spec, driver.function(module, spec.name)) for name, spec in kernels.items()}
@@ -239,28 +239,30 @@ class CudaDevice(Device):
         self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[int | float | bytes]
     ) -> None:
         self._check(kernel, grid, block, shared_bytes)
-        with self._driving() as driver:
+        with self._use_driver() as driver:
             if shared_bytes > kernel.dynamic:
                 driver.set_dynamic_shared(kernel.function, shared_bytes)
                 kernel.dynamic = shared_bytes
-            self._last = kernel.name
+            self._last_kernel = kernel.name
             kernel.arguments.fill(args)
             driver.launch(kernel.function, grid, block, shared_bytes, self.stream, kernel.arguments)
 
-    def tensor_map(self, made: TensorMap) -> bytes:
+    def tensor_map(self, descriptor: TensorMap) -> bytes:
         """Encoded by the driver, once for each address and shape. The driver takes no extents of 0: in the place of a
         tensor without elements stands one zero."""
-        if made.is_empty:
-            rank = len(made.dims)
-            made = made._replace(address=self._zeros(), dims=(1,) * rank, strides=(STRIDE_UNIT,) * (rank - 1))
-        known = self._maps.get(made)
-        if known is None:
-            with self._driving() as driver:
-                known = driver.encode(made)
-            if len(self._maps) >= _MOST_MAPS:
+        if descriptor.is_empty:
+            rank = len(descriptor.dims)
+            descriptor = descriptor._replace(
+                address=self._zeros(), dims=(1,) * rank, strides=(STRIDE_UNIT,) * (rank - 1)
+            )
+        encoded = self._maps.get(descriptor)
+        if encoded is None:
+            with self._use_driver() as driver:
+                encoded = driver.encode(descriptor)
+            if len(self._maps) >= _MAX_TENSOR_MAPS:
                 self._maps.clear()
-            self._maps[made] = known
-        return known
+            self._maps[descriptor] = encoded
+        return encoded
 
     def _zeros(self) -> int:
         """Memory that holds zeros, for as long as the context lives."""
@@ -276,29 +278,29 @@ class CudaDevice(Device):
             raise CallError(error("E0864", text))
 
     def synchronize(self) -> None:
-        with self._driving() as driver:
+        with self._use_driver() as driver:
             driver.synchronize(self.stream)
 
     # ------------------------------------------------------------ time and replay
 
     def record(self) -> Any:
-        with self._driving() as driver:
+        with self._use_driver() as driver:
             event = self._events.pop() if self._events else driver.event()
             driver.record(event, self.stream)
             return event
 
     def elapsed(self, start: Any, stop: Any) -> float:
-        with self._driving() as driver:
+        with self._use_driver() as driver:
             seconds = driver.elapsed(start, stop) * 1e-3
             self._events += [start, stop]
             return seconds
 
     def begin_capture(self) -> None:
-        with self._driving() as driver:
+        with self._use_driver() as driver:
             driver.begin_capture(self.stream)
 
     def end_capture(self) -> Any:
-        with self._driving() as driver:
+        with self._use_driver() as driver:
             try:
                 return driver.end_capture(self.stream)
             except DriverError as exc:
@@ -307,15 +309,17 @@ class CudaDevice(Device):
                 return None
 
     def replay(self, graph: Any) -> None:
-        with self._driving() as driver:
+        with self._use_driver() as driver:
             driver.replay(graph, self.stream)
 
     def drop(self, graph: Any) -> None:
-        with contextlib.suppress(DriverError, CallError), self._driving() as driver:
+        with contextlib.suppress(DriverError, CallError), self._use_driver() as driver:
             driver.drop(graph)
 
 
-_FIND = "`mlcc run -t cuda --emulate` or compute-sanitizer finds the access; device arrays made before are lost"
+_HELP_FIND_FAULT = (
+    "`mlcc run -t cuda --emulate` or compute-sanitizer finds the access; device arrays made before are lost"
+)
 
 
 def _fits(have: tuple[int, ...], need: tuple[int, ...], variant: str) -> bool:

@@ -151,12 +151,12 @@ class ArgumentBlock:
 
     def fill(self, values: Sequence[int | float | bytes]) -> None:
         """Put values in; integers wrap around at the width of their dtype, floats are rounded."""
-        room, start = self._room, self._start
+        buffer, start = self._room, self._start
         for value, (place, form, kind) in zip(values, self.places, strict=True):
-            form.pack_into(room, start + place, _fitting(value, kind, form.size))
+            form.pack_into(buffer, start + place, _as_struct_value(value, kind, form.size))
 
 
-def _fitting(value: int | float | bytes, kind: str, size: int) -> int | float | bytes:
+def _as_struct_value(value: int | float | bytes, kind: str, size: int) -> int | float | bytes:
     """The value as `struct` takes it."""
     if isinstance(value, bytes):
         return value
@@ -169,12 +169,12 @@ def _fitting(value: int | float | bytes, kind: str, size: int) -> int | float | 
     return value - (1 << bits) if kind.startswith("int") and value >> (bits - 1) else value
 
 
-_MOST = {"float16": 65520.0, "float32": 3.4028235677973366e38}
+_MAX_FLOAT = {"float16": 65520.0, "float32": 3.4028235677973366e38}
 
 
 def _saturated(value: float, kind: str) -> float:
     """Return the value, or an infinity if it overflows the dtype."""
-    most = _MOST.get(kind)
-    if most is None or -most < value < most or value != value:
+    largest = _MAX_FLOAT.get(kind)
+    if largest is None or -largest < value < largest or value != value:
         return value
     return float("inf") if value > 0 else float("-inf")

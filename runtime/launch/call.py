@@ -24,7 +24,7 @@ from mlcc.runtime.launch.transfer import Transfer, span, transfer
 from mlcc.runtime.manifest import evaluate
 from mlcc.runtime.signature import BoundArguments, Cut, Signature
 
-_MOST_BYTES = 1 << 46  # of a workspace
+_MAX_WORKSPACE = 1 << 46  # of a workspace
 
 
 class LaunchCall:
@@ -35,7 +35,7 @@ class LaunchCall:
         self.launcher = launcher
         self.device = launcher.module.device
         self.arguments = bound.all
-        self.rearranged = [a for a in self.arguments if a.before is not None or a.after is not None]
+        self.copied_arguments = [a for a in self.arguments if a.before is not None or a.after is not None]
         self.returned = bound.returned
         self.calls = 0
         self.recording: Recording | None = None
@@ -45,19 +45,19 @@ class LaunchCall:
     def __call__(self) -> Any:
         with self.device.lock:
             self.device.attach()
-            loaded = self._ready()
-            self._fetch()
+            loaded = self._prepare()
+            self._upload()
             values = self._run(loaded)
-            for moved in self.transfers:
-                moved.back(loaded)
-            return self._read(self.returned, values)
+            for item in self.transfers:
+                item.download(loaded)
+            return self._download_results(self.returned, values)
 
     def timed(self, number: int) -> float:
         """Seconds that `number` runs take on the device; copies to and from the host are not among them."""
         with self.device.lock:
             self.device.attach()
-            loaded = self._ready()
-            self._fetch()
+            loaded = self._prepare()
+            self._upload()
             self._run(loaded)
             start = loaded.device.record()
             for _ in range(number):
@@ -73,37 +73,37 @@ class LaunchCall:
 
     def _check(self, given: Sequence[Argument]) -> None:
         """Everything that can be wrong with arguments, each by itself and together. Raises CallError."""
-        wrong = self._differences()
-        if wrong:
-            raise CallError(wrong)
-        symbols = bind_symbols(self._given())
+        mismatches = self._mismatches()
+        if mismatches:
+            raise CallError(mismatches)
+        symbols = bind_symbols(self._known_arguments())
         for argument in self.arguments:
-            self._memory(argument, symbols)
+            self._check_memory(argument, symbols)
         for constraint in self.signature.spec.constraints:
             if violated(constraint, symbols) is not None:
-                raise self.signature.failure(constraint.code, self._text(constraint.code), None, given)
+                raise self.signature.failure(constraint.code, self._message(constraint.code), None, given)
         self.values = self._entry_values(symbols)
-        self._overlaps()
+        self._check_overlaps()
 
-    def _differences(self) -> list[Diagnostic]:
+    def _mismatches(self) -> list[Diagnostic]:
         """Every extent that is not as declared."""
-        return differences(self.signature.name, self._given())
+        return differences(self.signature.name, self._known_arguments())
 
-    def _text(self, code: int) -> str | None:
+    def _message(self, code: int) -> str | None:
         """Return the plan's text for an error code."""
         return self.launcher.module.plan.errors.get(code)
 
-    def _given(self) -> list[Argument]:
+    def _known_arguments(self) -> list[Argument]:
         """The arguments whose extents are known before the run."""
         return [a for a in self.arguments if a.leaf.kind == "tensor" or not a.is_result]
 
-    def _memory(self, argument: Argument, symbols: dict[str, int]) -> None:
+    def _check_memory(self, argument: Argument, symbols: dict[str, int]) -> None:
         """The memory of a tensor: there is some, and strides are as declared; those that are symbols are bound."""
         tensor, leaf = argument.tensor, argument.leaf
         if leaf.kind != "tensor" or tensor is None:
             return
         if not tensor.address and 0 not in tensor.shape:
-            raise self._refused("E0805", f"the data of `{argument.name}` are null")
+            raise self._error("E0805", f"the data of `{argument.name}` are null")
         if leaf.strides is None:
             return
         strides = tensor.strides or _compact(tensor.shape)
@@ -113,9 +113,9 @@ class LaunchCall:
                 continue
             expected = evaluate(want, symbols)
             if expected != have and extent > 1:
-                raise self._refused("E0805", f"stride {index} of `{argument.name}` is {have}, expected {expected}")
+                raise self._error("E0805", f"stride {index} of `{argument.name}` is {have}, expected {expected}")
 
-    def _refused(self, code: str, message: str) -> CallError:
+    def _error(self, code: str, message: str) -> CallError:
         return CallError(error(code, f"`{self.signature.name}`: {message}"))
 
     def _entry_values(self, symbols: dict[str, int]) -> Values:
@@ -123,7 +123,7 @@ class LaunchCall:
         plan, spec = self.launcher.plan, self.signature.spec
         missing = [s for s in spec.symbols if s not in symbols]
         if missing:
-            raise self._refused("E0805", f"`{missing[0]}` cannot be told from the arguments: pass what it is as one")
+            raise self._error("E0805", f"`{missing[0]}` cannot be told from the arguments: pass what it is as one")
         values: Values = {s: symbols[s] for s in spec.symbols}
         for index, name in plan.floats:
             (number,) = struct.unpack("<d", struct.pack("<Q", self.arguments[index].word))
@@ -132,27 +132,27 @@ class LaunchCall:
             values[name] = expr(values)
         self.workspace = plan.workspace(values)
         sizes = [self.workspace, *(values[name] for name, _ in plan.places)]
-        if any(not 0 <= size < _MOST_BYTES for size in sizes):
-            raise self._refused("E0810", "the intermediates or results are too large")
+        if any(not 0 <= size < _MAX_WORKSPACE for size in sizes):
+            raise self._error("E0810", "the intermediates or results are too large")
         return values
 
-    def _overlaps(self) -> None:
+    def _check_overlaps(self) -> None:
         """Raise E0809 if memory that is written overlaps another argument."""
-        seen = [(a, span(a.tensor)) for a in self.arguments if a.leaf.kind == "tensor" and a.tensor is not None]
-        for argument, (low, high) in seen:
+        ranges = [(a, span(a.tensor)) for a in self.arguments if a.leaf.kind == "tensor" and a.tensor is not None]
+        for argument, (low, high) in ranges:
             if argument.leaf.role == "in" and not argument.is_result and not self._is_result(argument):
                 continue
-            for other, (start, end) in seen:
+            for other, (start, end) in ranges:
                 same = (other.located is None) == (argument.located is None)
                 if other is not argument and same and low < end and start < high:
-                    raise self._refused("E0809", f"`{argument.leaf.name}` shares memory with another argument")
+                    raise self._error("E0809", f"`{argument.leaf.name}` shares memory with another argument")
 
     def _is_result(self, argument: Argument) -> bool:
         return argument.name.partition("[")[0] == "out" and self.signature.spec.kind == "relax"
 
     # ------------------------------------------------------------ memory
 
-    def _ready(self) -> Loaded:
+    def _prepare(self) -> Loaded:
         """Places for everything on the device, made anew where its memory was lost."""
         loaded = self.launcher.module.loaded()
         if self.loaded is not loaded:
@@ -162,7 +162,7 @@ class LaunchCall:
                     value.require()
             self.transfers: list[Transfer] = []
             self.addresses = [self._address(i, a, loaded) for i, a in enumerate(self.arguments)]
-            self.room = loaded.pool.take(self.workspace + loaded.record_bytes)
+            self.workspace_block = loaded.pool.take(self.workspace + loaded.record_bytes)
             self.recording = None
             self.loaded = loaded
         return loaded
@@ -172,19 +172,19 @@ class LaunchCall:
         if argument.tensor is None:
             return argument.word  # an address that was given as such; a scalar's is not used
         shift = self.launcher.plan.shifts.get(index)
-        placed = transfer(argument, loaded, 0 if shift is None else shift(self.values), self._is_result(argument))
-        if placed.moves:
-            self.transfers.append(placed)
-        return placed.address
+        item = transfer(argument, loaded, 0 if shift is None else shift(self.values), self._is_result(argument))
+        if item.moves:
+            self.transfers.append(item)
+        return item.address
 
-    def _fetch(self) -> None:
+    def _upload(self) -> None:
         """The arguments' content as it is now, to the device."""
         assert self.loaded is not None
-        for argument in self.rearranged:
+        for argument in self.copied_arguments:
             if argument.before is not None:
                 as_array(argument.tensor)[...] = argument.before  # type: ignore[arg-type]
-        for moved in self.transfers:
-            moved.to(self.loaded)
+        for item in self.transfers:
+            item.upload(self.loaded)
 
     # ------------------------------------------------------------ running
 
@@ -199,7 +199,7 @@ class LaunchCall:
             else:
                 if self.recording is None:
                     self.recording = self.launcher.recorded(
-                        loaded, self.addresses, self.room.address, self.workspace, self.values
+                        loaded, self.addresses, self.workspace_block.address, self.workspace, self.values
                     )
                 self.recording.play(self.calls > 1)
                 values = self.recording.values
@@ -207,38 +207,42 @@ class LaunchCall:
                 self._new_run(loaded).check()
             return values
         except Failure as exc:
-            text, mismatches = self._text(exc.code), self._differences()
+            text, mismatches = self._message(exc.code), self._mismatches()
             raise self.signature.failure(exc.code, text, mismatches, self.arguments, exc.numbers) from None
 
     def _new_run(self, loaded: Loaded) -> Run:
-        return self.launcher.run(loaded, self.addresses, self.room.address, self.workspace)
+        return self.launcher.run(loaded, self.addresses, self.workspace_block.address, self.workspace)
 
     # ------------------------------------------------------------ results
 
-    def _read(self, returned: Any, values: Values) -> Any:
+    def _download_results(self, returned: Any, values: Values) -> Any:
         """Results as the caller gets them."""
-        for argument in self.rearranged:
+        for argument in self.copied_arguments:
             if argument.after is not None:
                 argument.after[...] = as_array(argument.tensor)  # type: ignore[arg-type]
         if returned is None:
             return None
-        numbers: dict[int, list[Any]] = {}
+        scalars: dict[int, list[Any]] = {}
         for index, value in self.launcher.plan.values:
-            numbers.setdefault(index, []).append(value(values))
-        return self._returned(returned, values, numbers, {id(a): i for i, a in enumerate(self.arguments)})
+            scalars.setdefault(index, []).append(value(values))
+        return self._assemble_result(returned, values, scalars, {id(a): i for i, a in enumerate(self.arguments)})
 
-    def _returned(self, item: Any, values: Values, numbers: dict[int, list[Any]], places: dict[int, int]) -> Any:
+    def _assemble_result(
+        self, item: Any, values: Values, numbers: dict[int, list[Any]], positions: dict[int, int]
+    ) -> Any:
         """One result, or a tuple of them; `numbers` are those that are no tensors, by their places."""
         if isinstance(item, tuple):
-            return tuple(self._returned(i, values, numbers, places) for i in item)
+            return tuple(self._assemble_result(i, values, numbers, positions) for i in item)
         if isinstance(item, Cut):
-            return self._cut(item, tuple(d(values) for d in self.launcher.plan.actual[places[id(item.argument)]]))
+            return self._bounded_result(
+                item, tuple(d(values) for d in self.launcher.plan.actual[positions[id(item.argument)]])
+            )
         if not isinstance(item, Argument):
             return item
-        scalars = numbers.get(places[id(item)], [])
+        scalars = numbers.get(positions[id(item)], [])
         return tuple(scalars) if item.leaf.kind == "shape" else _scalar(item.leaf.dtype, scalars[0])
 
-    def _cut(self, item: Cut, shape: tuple[int, ...]) -> Any:
+    def _bounded_result(self, item: Cut, shape: tuple[int, ...]) -> Any:
         """The part of a result that was written."""
         if item.argument.located is not None:
             tensor = item.argument.located.tensor

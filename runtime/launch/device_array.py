@@ -104,8 +104,8 @@ class DeviceArray:
     def __dlpack__(self, stream: Any = None, max_version: Any = None, **options: Any) -> Any:
         """A capsule over the same memory; what is under way is waited for, unless `stream` is -1."""
         self.require()
-        wanted = options.get("dl_device")
-        if options.get("copy") or (wanted is not None and tuple(wanted) != tuple(self.device.dlpack)):
+        requested = options.get("dl_device")
+        if options.get("copy") or (requested is not None and tuple(requested) != tuple(self.device.dlpack)):
             raise BufferError("the array is shared where it is, or not at all: numpy() copies it")
         if stream != -1:
             self.device.synchronize()
@@ -131,24 +131,24 @@ def locate(value: Any, device: Device) -> Any:
         return type(value)(locate(v, device) for v in value) if type(value) in (tuple, list) else value
     if isinstance(value, DeviceArray):
         if value.device is not device:
-            raise _elsewhere(f"{value.device.name}", device)
+            raise _other_device_error(f"{value.device.name}", device)
         value.require()
         return Located(value.tensor, value)
     if isinstance(value, np.ndarray):
         return value
-    where = device_of(value)
-    if where is None or where[0] in (CPU, CUDA_HOST):
+    location = device_of(value)
+    if location is None or location[0] in (CPU, CUDA_HOST):
         return value
-    if where[0] != MANAGED and where != tuple(device.dlpack):
-        raise _elsewhere(f"DLPack device type {where[0]}, number {where[1]}", device)
+    if location[0] != MANAGED and location != tuple(device.dlpack):
+        raise _other_device_error(f"DLPack device type {location[0]}, number {location[1]}", device)
     try:
         return Located(borrow_from(value, device.stream), value)
     except NotATensor as exc:
         raise CallError(error("E0803", f"an argument is {exc}")) from None
 
 
-def _elsewhere(where: str, device: Device) -> CallError:
+def _other_device_error(location: str, device: Device) -> CallError:
     return CallError(
-        error("E0867", f"an argument lies in the memory of {where}, the function runs on {device.name}",
+        error("E0867", f"an argument lies in the memory of {location}, the function runs on {device.name}",
               help="copy it there, or pass a NumPy array")
     )  # fmt: skip

@@ -8,7 +8,7 @@ import threading
 from mlcc.errors import CallError
 from mlcc.runtime.launch.device import Device, aligned
 
-_WASTE = 4  # a block may be this many times as large as what it is taken for
+_MAX_OVERSIZE = 4  # a block may be this many times as large as what it is taken for
 
 
 class Block:
@@ -45,7 +45,7 @@ class Pool:
             return Block(0, 0, None)
         with self._lock:
             at = bisect.bisect_left(self._free, (size, 0))
-            if at < len(self._free) and self._free[at][0] <= _WASTE * size:
+            if at < len(self._free) and self._free[at][0] <= _MAX_OVERSIZE * size:
                 size, address = self._free.pop(at)
                 return Block(address, size, self)
         try:

@@ -26,9 +26,9 @@ from mlcc.runtime.launch.scalars import damaged
 
 PLAN_LINE, SOURCE_LINE, SUM_LINE = b"// mlcc plan: ", b"// mlcc source: ", b"// mlcc sum: "
 _MANIFEST, _PLAN, _CODE, SOURCE = "manifest.json", "plan.json", "kernels.ptx", "kernels.mlc"
-_MOST_MEMBERS = 1 << 16
-_HEAD = 1 << 16  # bytes that the header of an array takes at most
-_MADE = "an artifact is what `mlcc compile -t cuda -o k.mlca` writes; to run a text, name the .mlc"
+_MAX_MEMBERS = 1 << 16
+_MAX_HEADER = 1 << 16  # bytes that the header of an array takes at most
+_HOW_TO_MAKE = "an artifact is what `mlcc compile -t cuda -o k.mlca` writes; to run a text, name the .mlc"
 
 
 class Parts(NamedTuple):
@@ -44,10 +44,10 @@ class Parts(NamedTuple):
 
 def read_parts(data: bytes, path: str | None, with_constants: bool = True) -> Parts:
     """The parts of an artifact; those of a .ptx lie beside it at `path`. Raises LoadError."""
-    return _archive(data, with_constants) if data.startswith(ZIP_START) else _text(data, path, with_constants)
+    return _read_archive(data, with_constants) if data.startswith(ZIP_START) else _read_ptx(data, path, with_constants)
 
 
-def _broken(reason: str) -> LoadError:
+def _damaged_file(reason: str) -> LoadError:
     """The error for a file whose bytes are not those that were written."""
     help = "copy it again from where it was made, as a whole and as binary data, or compile it again"
     return LoadError(error("E0869", f"the file is damaged: {reason}", help=help))
@@ -56,54 +56,59 @@ def _broken(reason: str) -> LoadError:
 # ---------------------------------------------------------------- .ptx
 
 
-def _text(data: bytes, path: str | None, with_constants: bool) -> Parts:
+def _read_ptx(data: bytes, path: str | None, with_constants: bool) -> Parts:
     first, _, rest = data.partition(b"\n")
     second, _, code = rest.partition(b"\n")
     if not second.startswith(PLAN_LINE):
-        raise _broken("its second line is no launch plan")
-    third, _, after = code.partition(b"\n")
+        raise _damaged_file("its second line is no launch plan")
+    third, _, remainder = code.partition(b"\n")
     source = ""
     if third.startswith(SOURCE_LINE):
-        source, code = _json(third[len(SOURCE_LINE) :], "source", str), after
-    third, _, after = code.partition(b"\n")
+        source, code = _parse_json(third[len(SOURCE_LINE) :], "source", str), remainder
+    third, _, remainder = code.partition(b"\n")
     if third.startswith(SUM_LINE):
         head = data[: len(data) - len(code)]
-        if third != SUM_LINE + _sum(head, after):
+        if third != SUM_LINE + _checksum(head, remainder):
             text = (
                 "its content does not match its checksum; who changes a .ptx by hand takes out the line `// mlcc sum`"
             )
-            raise _broken(text)
-        code = after
+            raise _damaged_file(text)
+        code = remainder
     if b".version" not in code:
-        raise _broken("it ends before its code")
-    manifest, plan = _json(first[len(MANIFEST_LINE) :], "manifest"), _json(second[len(PLAN_LINE) :], "launch plan")
-    wanted = _wanted(plan)
-    if not with_constants or not wanted:
+        raise _damaged_file("it ends before its code")
+    manifest, plan = (
+        _parse_json(first[len(MANIFEST_LINE) :], "manifest"),
+        _parse_json(second[len(PLAN_LINE) :], "launch plan"),
+    )
+    entries = _constant_entries(plan)
+    if not with_constants or not entries:
         return Parts(manifest, plan, code, source.encode(), ())
     if path is None:
-        raise _missing("the constants of a .ptx lie beside it: load it by its path")
-    beside = _beside(plan, path)
+        raise _missing_constants("the constants of a .ptx lie beside it: load it by its path")
+    constants_path = _constants_path(plan, path)
     try:
-        with open(beside, "rb") as file:
-            archive = _Archive(file.read(), beside)
+        with open(constants_path, "rb") as file:
+            archive = _Archive(file.read(), constants_path)
     except OSError as exc:
-        raise _missing(f"cannot read {beside}, which holds the constants: {exc.strerror or exc}") from None
+        raise _missing_constants(
+            f"cannot read {constants_path}, which holds the constants: {exc.strerror or exc}"
+        ) from None
 
     def name_of(entry: dict[str, Any]) -> str:
         by_hash, by_key = f"{entry['sha256']}.npy", f"{entry.get('key')}.npy"
         return by_key if by_key in archive.members and by_hash not in archive.members else by_hash
 
-    return Parts(manifest, plan, code, source.encode(), _constants(wanted, archive, name_of))
+    return Parts(manifest, plan, code, source.encode(), _constants(entries, archive, name_of))
 
 
-def _beside(plan: Mapping[str, Any], path: str) -> str:
+def _constants_path(plan: Mapping[str, Any], path: str) -> str:
     """Return the path of a .ptx's constants: the file in the same folder that its plan names, else NAME.npz."""
-    named = plan.get("data")
-    if named is None:
+    name = plan.get("data")
+    if name is None:
         return f"{os.path.splitext(path)[0]}.npz"
-    home = os.path.dirname(path) or "."
-    data_path = os.path.join(home, named) if isinstance(named, str) and "\0" not in named else ""
-    root = os.path.realpath(home)
+    folder = os.path.dirname(path) or "."
+    data_path = os.path.join(folder, name) if isinstance(name, str) and "\0" not in name else ""
+    root = os.path.realpath(folder)
     if not data_path or os.path.commonpath([root, os.path.realpath(data_path)]) != root:
         raise damaged("the file that it names for its constants does not lie in its folder")
     return data_path
@@ -114,24 +119,24 @@ def write_text(parts: Parts) -> bytes:
     lines = [MANIFEST_LINE + json.dumps(parts.manifest).encode(), PLAN_LINE + json.dumps(parts.plan).encode()]
     lines.append(SOURCE_LINE + json.dumps(parts.source.decode()).encode())
     head = b"\n".join([*lines, b""])
-    return b"".join([head, SUM_LINE, _sum(head, parts.code), b"\n", parts.code])
+    return b"".join([head, SUM_LINE, _checksum(head, parts.code), b"\n", parts.code])
 
 
-def _sum(head: bytes, code: bytes) -> bytes:
+def _checksum(head: bytes, code: bytes) -> bytes:
     return b"%08x" % zlib.crc32(code, zlib.crc32(head))
 
 
-def _json(text: bytes, what: str, kind: type = dict) -> Any:
+def _parse_json(text: bytes, what: str, kind: type = dict) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise _broken(f"its {what} is no JSON") from None
+        raise _damaged_file(f"its {what} is no JSON") from None
     if not isinstance(value, kind):
-        raise _broken(f"its {what} is JSON of another kind")
+        raise _damaged_file(f"its {what} is JSON of another kind")
     return value
 
 
-def _missing(message: str) -> LoadError:
+def _missing_constants(message: str) -> LoadError:
     return LoadError(error("E0868", message, help="keep the .npz beside the .ptx, or compile to one .mlca"))
 
 
@@ -171,76 +176,81 @@ class _Archive:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 entries = archive.infolist()
         except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError):
-            raise _broken(f"the list of what {name} holds, at its end, is cut off or changed") from None
-        if len(entries) > _MOST_MEMBERS:
-            raise _broken(f"{name} has {len(entries)} members")
+            raise _damaged_file(f"the list of what {name} holds, at its end, is cut off or changed") from None
+        if len(entries) > _MAX_MEMBERS:
+            raise _damaged_file(f"{name} has {len(entries)} members")
         self.members: dict[str, zipfile.ZipInfo] = {}
         for entry in entries:
             if entry.filename in self.members:
-                raise _broken(f"{name} has two members `{entry.filename}`")
+                raise _damaged_file(f"{name} has two members `{entry.filename}`")
             self.members[entry.filename] = entry
 
     def read(self, name: str) -> memoryview:
         """The bytes of a member. Raises LoadError."""
         entry = self.members.get(name)
         if entry is None:
-            raise _missing(f"{self.name} has no `{name}`")
+            raise _missing_constants(f"{self.name} has no `{name}`")
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or entry.compress_size != entry.file_size:
-            raise _broken(f"`{name}` of {self.name} is packed, which mlcc does not do")
+            raise _damaged_file(f"`{name}` of {self.name} is packed, which mlcc does not do")
         start = entry.header_offset
         head = self.data[start : start + 30]
         if len(head) < 30 or not head.startswith(ZIP_START):
-            raise _broken(f"{self.name} is cut off")
+            raise _damaged_file(f"{self.name} is cut off")
         start += 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
         if start + entry.file_size > len(self.data):
-            raise _broken(f"{self.name} is cut off")
+            raise _damaged_file(f"{self.name} is cut off")
         content = memoryview(self.data)[start : start + entry.file_size]
         if zlib.crc32(content) != entry.CRC:
-            raise _broken(f"`{name}` of {self.name} does not match its checksum")
+            raise _damaged_file(f"`{name}` of {self.name} does not match its checksum")
         return content
 
 
-def _archive(data: bytes, with_constants: bool) -> Parts:
+def _read_archive(data: bytes, with_constants: bool) -> Parts:
     archive = _Archive(data, "the archive")
     for name in (_MANIFEST, _PLAN, _CODE):
         if name not in archive.members:
-            raise LoadError(error("E0869", f"the archive has no `{name}`, so mlcc did not make it", help=_MADE))
-    manifest, plan = _json(bytes(archive.read(_MANIFEST)), "manifest"), _json(bytes(archive.read(_PLAN)), "launch plan")
+            raise LoadError(error("E0869", f"the archive has no `{name}`, so mlcc did not make it", help=_HOW_TO_MAKE))
+    manifest, plan = (
+        _parse_json(bytes(archive.read(_MANIFEST)), "manifest"),
+        _parse_json(bytes(archive.read(_PLAN)), "launch plan"),
+    )
     code = bytes(archive.read(_CODE))
     source = bytes(archive.read(SOURCE)) if SOURCE in archive.members else b""
-    wanted = _wanted(plan)
+    entries = _constant_entries(plan)
     if not with_constants:
         return Parts(manifest, plan, code, source, ())
-    names = {id(entry): _constant_name(i) for i, entry in enumerate(wanted)}
-    return Parts(manifest, plan, code, source, _constants(wanted, archive, lambda entry: names[id(entry)]))
+    names = {id(entry): _constant_name(i) for i, entry in enumerate(entries)}
+    return Parts(manifest, plan, code, source, _constants(entries, archive, lambda entry: names[id(entry)]))
 
 
 # ---------------------------------------------------------------- constants
 
 
-def _wanted(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _constant_entries(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     specs = plan.get("constants")
     fields = {"dtype": str, "shape": list, "bytes": int, "sha256": str}
-    sound = isinstance(specs, list) and all(
+    is_valid = isinstance(specs, list) and all(
         isinstance(c, dict) and all(isinstance(c.get(k), kind) for k, kind in fields.items()) for c in specs
     )
-    if not sound:
+    if not is_valid:
         raise damaged("its list of constants is malformed")
     return specs  # type: ignore[return-value]
 
 
 def _constants(
-    wanted: list[dict[str, Any]], archive: _Archive, name_of: Callable[[dict[str, Any]], str]
+    entries: list[dict[str, Any]], archive: _Archive, name_of: Callable[[dict[str, Any]], str]
 ) -> list[memoryview]:
     """The bytes of all constants, each held against its hash. Raises LoadError."""
     contents = []
-    for entry in wanted:
+    for entry in entries:
         name = name_of(entry)
         data = _elements(archive.read(name), name)
         digest = hashlib.sha256(f"{entry['dtype']}{tuple(entry['shape'])}".encode(errors="replace"))
         digest.update(data)
         if data.nbytes != entry["bytes"] or digest.hexdigest() != entry["sha256"]:
-            raise _missing(f"`{name}` of {archive.name} is not the constant that the launch plan was made with")
+            raise _missing_constants(
+                f"`{name}` of {archive.name} is not the constant that the launch plan was made with"
+            )
         contents.append(data)
     return contents
 
@@ -248,16 +258,16 @@ def _constants(
 def _elements(member: memoryview, name: str) -> memoryview:
     """The elements of a .npy file, whose header is looked at and not believed: the hash decides."""
     if bytes(member[:6]) != b"\x93NUMPY" or len(member) < 12:
-        raise _broken(f"`{name}` is no array")
+        raise _damaged_file(f"`{name}` is no array")
     wide = member[6] > 1
     length = int.from_bytes(member[8 : 12 if wide else 10], "little")
     start = (12 if wide else 10) + length
-    if length > _HEAD or start > len(member):
-        raise _broken(f"`{name}` is no array")
+    if length > _MAX_HEADER or start > len(member):
+        raise _damaged_file(f"`{name}` is no array")
     try:
         head = ast.literal_eval(bytes(member[start - length : start]).decode("latin1"))
         if head["fortran_order"] and len(head["shape"]) > 1:
-            raise _broken(f"`{name}` is not stored in C order")
+            raise _damaged_file(f"`{name}` is not stored in C order")
     except (ValueError, SyntaxError, TypeError, KeyError, MemoryError):
-        raise _broken(f"`{name}` is no array") from None
+        raise _damaged_file(f"`{name}` is no array") from None
     return member[start:]

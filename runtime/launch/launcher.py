@@ -12,7 +12,7 @@ from mlcc.runtime.launch.recording import Recorder, Recording
 from mlcc.runtime.launch.run import Run
 from mlcc.runtime.launch.scalars import Values
 
-_MOST_RECORDINGS = 8
+_MAX_RECORDINGS = 8
 
 
 class Launcher:
@@ -41,6 +41,6 @@ class Launcher:
         run(final_values)
         recorder.blocks = run.blocks
         recording = self._recordings[key] = Recording(recorder, final_values, loaded.device)
-        if len(self._recordings) > _MOST_RECORDINGS:
+        if len(self._recordings) > _MAX_RECORDINGS:
             self._recordings.popitem(last=False)
         return recording

@@ -41,13 +41,13 @@ def call_packed(run: Caller, spec: PackedSpec, args: tuple[PackedArgument, ...],
     if function is None:
         raise registry.missing(spec.name)
     first_output = len(args) - spec.results
-    given = [_value(run, a, values, on_device) for a in args[:first_output]]
-    places = [_tensor(run, a, values) for a in args[first_output:]]
+    inputs = [_value(run, a, values, on_device) for a in args[:first_output]]
+    outputs = [_tensor(run, a, values) for a in args[first_output:]]
     try:
         if on_device:
-            _on_device(run, spec, function, given, places)
+            _call_on_device(run, spec, function, inputs, outputs)
         else:
-            _on_host(run, spec, function, given, places)
+            _call_on_host(run, spec, function, inputs, outputs)
     except Exception as exc:
         if not isinstance(exc, MlccError) and not hasattr(exc, "mlcc_packed"):
             with contextlib.suppress(AttributeError, TypeError):
@@ -86,42 +86,42 @@ def of_host(run: Caller, tensor: Tensor, filled: bool) -> Tensor:
     return Tensor(of_array(array).address, tensor.shape, None, tensor.code, False, array)
 
 
-def _on_host(run: Caller, spec: PackedSpec, function: Any, given: list[Any], places: list[Tensor]) -> None:
-    outputs = [of_host(run, p, False) for p in places]
+def _call_on_host(run: Caller, spec: PackedSpec, function: Any, inputs: list[Any], targets: list[Tensor]) -> None:
+    outputs = [of_host(run, p, False) for p in targets]
     if spec.style == "dps":
-        function(*given, *(view(t) for t in outputs))
+        function(*inputs, *(view(t) for t in outputs))
     else:
-        accept(spec.name, function(*given), outputs)
-    for place, output in zip(places, outputs, strict=True):
+        accept(spec.name, function(*inputs), outputs)
+    for place, output in zip(targets, outputs, strict=True):
         run.loaded.host_copies += 1
         if output.owner.nbytes:
             run.device.copy_in(place.address, output.address, output.owner.nbytes)
 
 
-def _on_device(run: Caller, spec: PackedSpec, function: Any, given: list[Any], places: list[Tensor]) -> None:
-    outputs = [DeviceArray(run.device, p, None) for p in places]
+def _call_on_device(run: Caller, spec: PackedSpec, function: Any, inputs: list[Any], targets: list[Tensor]) -> None:
+    outputs = [DeviceArray(run.device, p, None) for p in targets]
     if spec.style == "dps":
-        function(*given, *outputs)
+        function(*inputs, *outputs)
         return
-    result = function(*given)
-    results = list(result) if isinstance(result, (tuple, list)) and len(places) != 1 else [result]
-    if len(results) != len(places) and places:
-        text = f"packed function `{spec.name}` returned {len(results)} values, expected {len(places)}"
+    result = function(*inputs)
+    results = list(result) if isinstance(result, (tuple, list)) and len(targets) != 1 else [result]
+    if len(results) != len(targets) and targets:
+        text = f"packed function `{spec.name}` returned {len(results)} values, expected {len(targets)}"
         raise CallError(error("E0812", text))
-    for value, place in zip(results, places, strict=False):
-        _store(run, spec.name, locate(value, run.device), place)
+    for value, target in zip(results, targets, strict=False):
+        _store_result(run, spec.name, locate(value, run.device), target)
 
 
-def _store(run: Caller, name: str, value: Any, place: Tensor) -> None:
+def _store_result(run: Caller, name: str, value: Any, target: Tensor) -> None:
     """A result of a function of the device to where it belongs."""
     if not isinstance(value, Located):
-        output = of_host(run, place, False)
+        output = of_host(run, target, False)
         accept(name, value, [output])
         run.loaded.host_copies += 1
-        run.device.copy_in(place.address, output.address, output.owner.nbytes)
+        run.device.copy_in(target.address, output.address, output.owner.nbytes)
         return
     source = value.tensor
-    if source.shape != place.shape or source.code != place.code or source.strides is not None:
-        have, want = f"{source.dtype}{list(source.shape)}", f"{place.dtype}{list(place.shape)}"
+    if source.shape != target.shape or source.code != target.code or source.strides is not None:
+        have, want = f"{source.dtype}{list(source.shape)}", f"{target.dtype}{list(target.shape)}"
         raise CallError(error("E0812", f"packed function `{name}` returned a {have}, expected a compact {want}"))
-    run.device.copy(place.address, source.address, int(np.prod(place.shape)) * element_bytes(place.code))
+    run.device.copy(target.address, source.address, int(np.prod(target.shape)) * element_bytes(target.code))

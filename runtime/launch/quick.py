@@ -22,7 +22,7 @@ from mlcc.runtime.launch.plan import POINTER_ALIGNMENT, FunctionPlan
 from mlcc.runtime.launch.scalars import Values
 from mlcc.runtime.manifest import FunctionSpec, Value, evaluate
 
-_MOST = 64  # combinations of shapes
+_MAX_CACHED = 64  # combinations of shapes
 _COMPACT = 0x0001 | 0x0100  # of ndarray.flags.num: C_CONTIGUOUS, ALIGNED
 
 
@@ -78,13 +78,13 @@ class QuickCalls:
 
     def remember(self, key: Any, values: Values, workspace: int, on_device: bool) -> None:
         """Cache the results of the full checks for a key; `on_device`: True if an argument is on the device."""
-        if len(self.known) >= _MOST:
+        if len(self.known) >= _MAX_CACHED:
             self.known.clear()
         shapes = tuple(tuple(evaluate(d, values) for d in r.dims) for r in self.results)
         sizes = tuple(math.prod(s) * element_bytes(r.code) for s, r in zip(shapes, self.results, strict=True))
         self.known[key] = Known(values, workspace, shapes, sizes, on_device)
 
-    def call(self, launcher: Launcher, known: Known, args: tuple[Any, ...]) -> Any:
+    def call(self, launcher: Launcher, cached: Known, args: tuple[Any, ...]) -> Any:
         """Run it. Raises CallError, Failure."""
         loaded = launcher.module.loaded()
         device, pool = loaded.device, loaded.pool
@@ -100,20 +100,20 @@ class QuickCalls:
             if value.nbytes:
                 device.copy_in(blocks[-1].address, address_of(value), value.nbytes)
         results: list[Any] = []
-        for spec, shape, size in zip(self.results, known.shapes, known.sizes, strict=True):
-            if known.on_device:
+        for spec, shape, size in zip(self.results, cached.shapes, cached.sizes, strict=True):
+            if cached.on_device:
                 results.append(DeviceArray.empty(pool, shape, spec.dtype))
                 addresses.append(results[-1].tensor.address)
             else:
                 blocks.append(pool.take(size))
                 addresses.append(blocks[-1].address)
-        room = pool.take(known.workspace + loaded.record_bytes)
-        launcher.recorded(loaded, addresses, room.address, known.workspace, known.values).play(False)
+        room = pool.take(cached.workspace + loaded.record_bytes)
+        launcher.recorded(loaded, addresses, room.address, cached.workspace, cached.values).play(False)
         if loaded.plan.words:
-            launcher.run(loaded, addresses, room.address, known.workspace).check()
-        if not known.on_device:
-            for at, (shape, dtype) in enumerate(zip(known.shapes, self.result_dtypes, strict=True)):
+            launcher.run(loaded, addresses, room.address, cached.workspace).check()
+        if not cached.on_device:
+            for index, (shape, dtype) in enumerate(zip(cached.shapes, self.result_dtypes, strict=True)):
                 results.append(np.empty(shape, dtype))
                 if results[-1].nbytes:
-                    device.copy_out(address_of(results[-1]), addresses[self.count + at], results[-1].nbytes)
+                    device.copy_out(address_of(results[-1]), addresses[self.count + index], results[-1].nbytes)
         return results[0] if self.single else tuple(results)

@@ -26,7 +26,7 @@ from mlcc.runtime.launch.scalars import ROUND, Compute, Values, compute, constan
 from mlcc.runtime.launch.tensor_map import BYTES, DTYPES, MOST_DIMS, SWIZZLES, MapSpec, TensorMap, tensor_map
 from mlcc.runtime.manifest import DEPTH, FunctionSpec, PackedSpec
 
-_READABLE = (1, VERSION)  # kernels of version 1 leave nothing but a number where they fail
+_READABLE_VERSIONS = (1, VERSION)  # kernels of version 1 leave nothing but a number where they fail
 
 
 def read_plan(raw: Any, functions: Mapping[str, FunctionSpec], packed: Sequence[PackedSpec]) -> Plan:
@@ -50,7 +50,7 @@ def _integer(value: Any) -> int:
 
 class _Reader:
     def __init__(self, raw: Any, functions: Mapping[str, FunctionSpec], packed: Sequence[PackedSpec]) -> None:
-        if not isinstance(raw, dict) or raw.get("version") not in _READABLE:
+        if not isinstance(raw, dict) or raw.get("version") not in _READABLE_VERSIONS:
             raise damaged("it is of another version")
         self.raw = raw
         self.specs = functions
@@ -104,7 +104,7 @@ class _Reader:
         for name, tree in raw["places"]:
             places.append((str(name), compute(tree, names)))
             names.add(str(name))
-        _collect_measured(raw["steps"], self.measured, 0)
+        _collect_data_dependent(raw["steps"], self.measured, 0)
         names |= set(self.measured)
         workspace = compute(raw["workspace"], names)
         steps = self.steps(raw["steps"], names, 0)
@@ -219,51 +219,53 @@ class _Reader:
 
         def operation(run: Runner, values: Values) -> None:
             inner: Values = {name: value(values) for name, value in scalars}
-            back = []
+            copies_back = []
             for name, place, size, role in pointers:
                 address = place(run, values)
                 if size is not None and address % POINTER_ALIGNMENT:
-                    moved = run.realigned(address, size(values), role != "out")
+                    aligned = run.realigned(address, size(values), role != "out")
                     if role != "in":
-                        back.append((address, moved, size(values)))
-                    address = moved
+                        copies_back.append((address, aligned, size(values)))
+                    address = aligned
                 inner[name] = address
             base = 0 if work is None else work(run, values)
             for step in body:
                 step(run, base, inner)
-            for target, source, count in back:
+            for target, source, count in copies_back:
                 run.copy(target, source, count)
 
         return operation
 
 
-def _map(raw: Any, names: Collection[str]) -> Callable[[Values], TensorMap]:
+def _tensor_map(raw: Any, names: Collection[str]) -> Callable[[Values], TensorMap]:
     """A tensor map as a function of the values: see `docs/cuda.md`."""
     box, steps = (tuple(map(_integer, raw[key])) for key in ("box", "steps"))
     spec = MapSpec(str(raw["name"]), str(raw["dtype"]), box, steps, _integer(raw["swizzle"]))
     dims, strides = ([compute(e, names) for e in raw[key]] for key in ("dims", "strides"))
-    rank, usual = len(dims), (raw["interleave"], raw["fill"]) == ("none", "zeros")
-    sound = 1 <= rank <= MOST_DIMS and len(strides) == rank - 1 and len(box) == len(steps) == rank and usual
-    if not sound or spec.dtype not in DTYPES or spec.swizzle not in SWIZZLES or not all((*box, *steps)):
+    rank, is_default = len(dims), (raw["interleave"], raw["fill"]) == ("none", "zeros")
+    is_valid = 1 <= rank <= MOST_DIMS and len(strides) == rank - 1 and len(box) == len(steps) == rank and is_default
+    if not is_valid or spec.dtype not in DTYPES or spec.swizzle not in SWIZZLES or not all((*box, *steps)):
         raise damaged(f"it has no such map of `{spec.name}`")
     base = compute(raw["base"], names)
     return lambda v: tensor_map(spec, base(v), [d(v) for d in dims], [s(v) for s in strides])
 
 
-def branch(test: Callable[[Runner, Values], Any], then: Sequence[Operation], other: Sequence[Operation]) -> Operation:
+def branch(
+    test: Callable[[Runner, Values], Any], then: Sequence[Operation], otherwise: Sequence[Operation]
+) -> Operation:
     def operation(run: Runner, values: Values) -> None:
-        for step in then if test(run, values) else other:
+        for step in then if test(run, values) else otherwise:
             step(run, values)
 
     return operation
 
 
-class _NextPass(Exception):
+class _NextIteration(Exception):
     """Ends a pass of the innermost loop."""
 
 
 def next_pass(run: Runner, values: Values) -> None:
-    raise _NextPass
+    raise _NextIteration
 
 
 def loop(body: Sequence[Operation]) -> Operation:
@@ -273,7 +275,7 @@ def loop(body: Sequence[Operation]) -> Operation:
                 for step in body:
                     step(run, values)
                 return
-            except _NextPass:
+            except _NextIteration:
                 pass
 
     return operation
@@ -287,15 +289,15 @@ def _rounded(kind: str, value: Compute) -> Compute:
     return lambda values: rounded(value(values))
 
 
-def _collect_measured(raw: Any, found: list[str], depth: int) -> None:
+def _collect_data_dependent(raw: Any, names: list[str], depth: int) -> None:
     for step in raw:
         if step["do"] == "measure":
-            found.append(str(step["name"]))
+            names.append(str(step["name"]))
         elif step["do"] == "if" and depth < DEPTH:
-            _collect_measured(step["then"], found, depth + 1)
-            _collect_measured(step.get("else", ()), found, depth + 1)
+            _collect_data_dependent(step["then"], names, depth + 1)
+            _collect_data_dependent(step.get("else", ()), names, depth + 1)
         elif step["do"] == "loop" and depth < DEPTH:
-            _collect_measured(step["body"], found, depth + 1)
+            _collect_data_dependent(step["body"], names, depth + 1)
 
 
 HostStep = Callable[[Runner, int, Values], None]  # run, where the program's part of the workspace starts, values
@@ -370,7 +372,7 @@ class _Program:
         if len(grid) != 3 or len(block) != 3:
             raise damaged(f"the launch of `{kernel.name}` has no three extents")
         shared = compute(raw.get("shared", 0), names)
-        args = [_map(a["map"], names) if isinstance(a, dict) else compute(a, names) for a in raw["args"]]
+        args = [_tensor_map(a["map"], names) if isinstance(a, dict) else compute(a, names) for a in raw["args"]]
         for arg, kind in zip(raw["args"], kernel.spec.params, strict=False):
             if isinstance(arg, dict) != (kind == f"bytes{BYTES}"):
                 raise damaged(f"`{kernel.name}` is launched with other arguments than it takes")

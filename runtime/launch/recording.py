@@ -32,12 +32,12 @@ class Recorder:
 
     def play(self, device: Device) -> None:
         """Issue the recorded operations."""
-        does: dict[str, Any] = {"launch": device.launch, "copy": device.copy, "memset": device.memset}
+        operations: dict[str, Any] = {"launch": device.launch, "copy": device.copy, "memset": device.memset}
         for name, args in self.calls:
-            does[name](*args)
+            operations[name](*args)
 
 
-_WORTH_A_GRAPH = 3  # calls of the driver
+_MIN_GRAPH_CALLS = 3  # calls of the driver
 
 
 class Recording:
@@ -52,12 +52,12 @@ class Recording:
         self.tried = False  # to make it one
         self.plays = 0
 
-    def play(self, often: bool) -> None:
+    def play(self, is_repeated: bool) -> None:
         """Run the operations, as a captured graph if the device can and it pays."""
         device = self.device
         self.plays += 1
-        worth = len(self.recorder.calls) >= _WORTH_A_GRAPH and (often or self.plays > 2)
-        if not self.tried and device.can_capture and worth:
+        is_worthwhile = len(self.recorder.calls) >= _MIN_GRAPH_CALLS and (is_repeated or self.plays > 2)
+        if not self.tried and device.can_capture and is_worthwhile:
             self.tried = True
             device.begin_capture()
             try:

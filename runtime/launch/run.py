@@ -101,23 +101,23 @@ class Run:
     def read(self, address: int, size: int) -> bytes:
         """Bytes of the device's memory, when all before is done and no assertion failed in it."""
         self.check()
-        held = ctypes.create_string_buffer(size)
-        self.device.copy_out(ctypes.addressof(held), address, size)
-        return held.raw
+        buffer = ctypes.create_string_buffer(size)
+        self.device.copy_out(ctypes.addressof(buffer), address, size)
+        return buffer.raw
 
     def check(self) -> None:
         """Wait for the kernels so far where some have assertions. Raises Failure for the first that failed."""
         plan = self.loaded.plan
         if not plan.words:
             return
-        held = ctypes.create_string_buffer(RECORD * plan.words)
-        self.device.copy_out(ctypes.addressof(held), self.words, RECORD * plan.words)
-        records = list(struct.iter_unpack("<i4xqq", held.raw))
+        buffer = ctypes.create_string_buffer(RECORD * plan.words)
+        self.device.copy_out(ctypes.addressof(buffer), self.words, RECORD * plan.words)
+        records = list(struct.iter_unpack("<i4xqq", buffer.raw))
         for kernel in plan.kernels.values():
             if kernel.word >= 0 and records[kernel.word][0]:
                 number, first, second = records[kernel.word]
-                at = number - 1
-                code = kernel.asserts[at] if 0 <= at < len(kernel.asserts) else kernel.asserts[0]
+                index = number - 1
+                code = kernel.asserts[index] if 0 <= index < len(kernel.asserts) else kernel.asserts[0]
                 raise Failure(code, (first, second))
 
     def packed(self, spec: PackedSpec, args: tuple[PackedArgument, ...], values: Values) -> None:

@@ -105,21 +105,23 @@ def _float(
     """An operation with a dtype."""
     if word == "float" and len(operands) == 1 and isinstance(operands[0], str):
         try:
-            known = float.fromhex(operands[0])
+            value = float.fromhex(operands[0])
         except (ValueError, OverflowError):
             raise damaged(f"`{operands[0]}` is no number") from None
-        return lambda values: known
+        return lambda values: value
     parts = [compute(t, names, depth + 1) for t in operands]
     if word == "round" and len(parts) == 1:
-        return lambda values: _quiet(rounded, float, parts, values)
+        return lambda values: _apply_rounded(rounded, float, parts, values)
     operation = MATH.get(word)
     if operation is None or operation[0] != len(parts):
         raise damaged(f"it has the scalar operation `{word}`")
     apply = operation[1]
-    return lambda values: _quiet(rounded, apply, parts, values)
+    return lambda values: _apply_rounded(rounded, apply, parts, values)
 
 
-def _quiet(rounded: Callable[[float], float], apply: Callable[..., Any], parts: list[Compute], values: Values) -> float:
+def _apply_rounded(
+    rounded: Callable[[float], float], apply: Callable[..., Any], parts: list[Compute], values: Values
+) -> float:
     """The rounded result; what overflows is infinite, what is not defined no number, as on a device."""
     with np.errstate(all="ignore"):
         return rounded(apply(*(np.float64(p(values)) for p in parts)))

@@ -69,11 +69,11 @@ def tensor_map(spec: MapSpec, address: int, dims: Sequence[int], strides: Sequen
     return descriptor
 
 
-def plain(made: TensorMap) -> bytes:
+def plain(descriptor: TensorMap) -> bytes:
     """Its facts as numbers: the address, five extents, four strides, int64 each, zeros after them."""
-    dims = (*made.dims, *[1] * (MOST_DIMS - len(made.dims)))
-    strides = (*made.strides, *[0] * (MOST_DIMS - 1 - len(made.strides)))
-    return _FORM.pack(made.address, *dims, *strides).ljust(BYTES, b"\0")
+    dims = (*descriptor.dims, *[1] * (MOST_DIMS - len(descriptor.dims)))
+    strides = (*descriptor.strides, *[0] * (MOST_DIMS - 1 - len(descriptor.strides)))
+    return _FORM.pack(descriptor.address, *dims, *strides).ljust(BYTES, b"\0")
 
 
 def _refused(spec: MapSpec, why: str, help: str | None = None) -> CallError:

@@ -41,7 +41,7 @@ class Transfer:
     def moves(self) -> bool:
         return self.size > 0 and (self.fetched or self.written)
 
-    def to(self, loaded: Loaded) -> None:
+    def upload(self, loaded: Loaded) -> None:
         """Before a run."""
         if not self.fetched:
             return
@@ -52,7 +52,7 @@ class Transfer:
         else:
             loaded.device.copy(self.target, self.source, self.size)
 
-    def back(self, loaded: Loaded) -> None:
+    def download(self, loaded: Loaded) -> None:
         """After a run."""
         if not self.written:
             return
@@ -74,17 +74,17 @@ def transfer(argument: Argument, loaded: Loaded, shift: int, is_result: bool) ->
         return Transfer(tensor.address)
     low, high = span(tensor)
     size = math.prod(tensor.shape) * element_bytes(tensor.code) if strided else high - low
-    lead = 0 if strided else tensor.address - low
+    lead_bytes = 0 if strided else tensor.address - low
     # the pointer that kernels get is to be aligned
-    gap = (shift - lead) % POINTER_ALIGNMENT
-    block = loaded.pool.take(size + gap)
-    fresh = is_result or (argument.is_result and leaf.role == "out")
+    padding = (shift - lead_bytes) % POINTER_ALIGNMENT
+    block = loaded.pool.take(size + padding)
+    is_uninitialised = is_result or (argument.is_result and leaf.role == "out")
     written = is_result or leaf.role != "in" or leaf.kind == "pointer"
-    fetched = not fresh or (lead > 0 or tensor.strides is not None)
-    target = block.address + gap
-    placed = Transfer(target + lead, block, argument.located is None, low, target, size, fetched, written)
-    placed.strided = tensor if strided else None
-    return placed
+    fetched = not is_uninitialised or (lead_bytes > 0 or tensor.strides is not None)
+    target = block.address + padding
+    result = Transfer(target + lead_bytes, block, argument.located is None, low, target, size, fetched, written)
+    result.strided = tensor if strided else None
+    return result
 
 
 def span(tensor: Tensor) -> tuple[int, int]:
@@ -100,7 +100,7 @@ def span(tensor: Tensor) -> tuple[int, int]:
     return tensor.address + low * width, tensor.address + (high + 1) * width
 
 
-def _on_host(moved: Transfer, loaded: Loaded) -> tuple[np.ndarray, np.ndarray]:
+def _read_span(moved: Transfer, loaded: Loaded) -> tuple[np.ndarray, np.ndarray]:
     """The span of a strided device tensor on the host: its bytes, and its elements as a view of them."""
     assert moved.strided is not None
     low, high = span(moved.strided)
@@ -113,13 +113,13 @@ def _on_host(moved: Transfer, loaded: Loaded) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _gather(moved: Transfer, loaded: Loaded) -> None:
-    _, elements = _on_host(moved, loaded)
+    _, elements = _read_span(moved, loaded)
     compact = np.ascontiguousarray(elements)
     loaded.device.copy_in(moved.target, compact.__array_interface__["data"][0], moved.size)
 
 
 def _scatter(moved: Transfer, loaded: Loaded) -> None:
-    raw, elements = _on_host(moved, loaded)
+    raw, elements = _read_span(moved, loaded)
     compact = np.empty(elements.shape, elements.dtype)
     loaded.device.copy_out(compact.__array_interface__["data"][0], moved.target, moved.size)
     elements[...] = compact

@@ -8,11 +8,11 @@ from mlcc.targets.llvm.codegen.ir_text import FunctionText, ModuleText
 from mlcc.targets.llvm.object.passes import Code
 from mlcc.targets.llvm.object.units import Unit, UnitCompiler
 
-_LEAST = 24_000  # characters in a unit: to compile an empty one takes 2.5 ms, as long as so much text
+_MIN_UNIT_SIZE = 24_000  # characters in a unit: to compile an empty one takes 2.5 ms, as long as so much text
 
 
 @dataclass
-class _Open:
+class _OpenUnit:
     """A unit to which kernels are still added."""
 
     kernels: list[str] = field(default_factory=list)
@@ -30,7 +30,7 @@ class KernelUnits:
     def __init__(self, module: ModuleText, compiler: UnitCompiler) -> None:
         self._module = module
         self._compiler = compiler
-        self._open: dict[Code, _Open] = {}
+        self._open: dict[Code, _OpenUnit] = {}
         self._owned: dict[str, list[FunctionText]] = {}  # functions of kernels that are not finished
         self._seen = 0
 
@@ -39,15 +39,15 @@ class KernelUnits:
         for function in self._module.functions[self._seen :]:
             self._owned.setdefault(function.owner, []).append(function)
         self._seen = len(self._module.functions)
-        mine = self._owned.pop(name)
+        kernel_functions = self._owned.pop(name)
         for code in (Code.VECTORS, Code.LOOPS):
-            functions = [f for f in mine if f.scalar_loops == (code is Code.LOOPS)]
+            functions = [f for f in kernel_functions if f.scalar_loops == (code is Code.LOOPS)]
             if functions:
-                part = self._open.setdefault(code, _Open())
-                part.kernels.append(name)
-                part.functions += functions
-                part.size += sum(f.size for f in functions)
-                if part.size >= _LEAST:
+                unit = self._open.setdefault(code, _OpenUnit())
+                unit.kernels.append(name)
+                unit.functions += functions
+                unit.size += sum(f.size for f in functions)
+                if unit.size >= _MIN_UNIT_SIZE:
                     self._close(code)
 
     def complete(self) -> None:
@@ -60,6 +60,6 @@ class KernelUnits:
         self._compiler.add(Unit((), host, Code.HOST))
 
     def _close(self, code: Code) -> None:
-        part = self._open.pop(code)
-        text = self._module.part(part.functions)
-        self._compiler.add(Unit(tuple(part.kernels), text, code))
+        unit = self._open.pop(code)
+        text = self._module.part(unit.functions)
+        self._compiler.add(Unit(tuple(unit.kernels), text, code))

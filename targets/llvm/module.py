@@ -33,7 +33,7 @@ from mlcc.targets.plan.exports import symbol_of
 from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
 
 
-def _announcing() -> Callable[[Unit, int, int], None]:
+def _unit_announcer() -> Callable[[Unit, int, int], None]:
     """Return a callback that announces each unit compiled by LLVM to the current listeners."""
     tell = Announcer()
     return lambda unit, at, count: tell.done("LLVM", ", ".join(unit.kernels), unit.compilation, at, count)
@@ -60,7 +60,7 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
     ctx.externs.update(dict.fromkeys(natives.externs))
     shared = Shared(module, ctx)
     code = b""
-    with UnitCompiler(machine, asked.opt_level, _announcing()) as compiler:
+    with UnitCompiler(machine, asked.opt_level, _unit_announcer()) as compiler:
         units = KernelUnits(text, compiler)
         if not natives.texts:
             ctx.finished = units.finished
@@ -105,15 +105,15 @@ def _versions(functions: Iterable[tir.PrimFunc], target: LlvmTarget) -> dict[str
             message = f"this version of a kernel is for `{cpu}`, which is no CPU of {target.arch}"
             help = "compile for the architecture whose CPU the attribute `mlcc.cpu` names"
             raise CompileError(error("E0706", message, func.span, help=help))
-    own = Machine.of(target).enabled
+    baseline = Machine.of(target).enabled
     versions = {}
     for cpu in [
         *(c for c in target.version_cpus if c in requested),
         *(c for c in requested if c not in target.version_cpus),
     ]:
         machine = Machine.of(target.for_version(cpu))
-        if machine.enabled <= own:
+        if machine.enabled <= baseline:
             continue
-        plain = Version(cpu, machine.enabled, machine.function_attrs)
-        versions[cpu] = replace(plain, function_attrs=plain.function_attrs + plain.helper_attrs)
+        version = Version(cpu, machine.enabled, machine.function_attrs)
+        versions[cpu] = replace(version, function_attrs=version.function_attrs + version.helper_attrs)
     return versions

@@ -81,20 +81,23 @@ def mul(e: Emitter, node: tir.Mul) -> Value:
     return _arith(e, node, "mul", "fmul")
 
 
-def _const_of(node: tir.Expr) -> int | None:
+def _constant_value(node: tir.Expr) -> int | None:
     if isinstance(node, tir.Broadcast):
         node = node.value
     return node.value if isinstance(node, tir.IntImm) else None
 
 
-def int_divide(fn: FunctionText, lhs: Value, rhs: Value, dtype: DType, known: int | None) -> tuple[Value, Value]:
-    """Truncating quotient and remainder, with x / 0 = x % 0 = 0 and MIN / -1 = MIN; `known` is a constant divisor."""
+def int_divide(
+    fn: FunctionText, lhs: Value, rhs: Value, dtype: DType, constant_divisor: int | None
+) -> tuple[Value, Value]:
+    """Truncating quotient and remainder, with x / 0 = x % 0 = 0 and MIN / -1 = MIN; `constant_divisor` is a constant
+    divisor."""
     sign = "u" if dtype.is_uint else "s"
-    if known == 0:
+    if constant_divisor == 0:
         return constant(dtype, 0), constant(dtype, 0)
-    if known == -1 and sign == "s":
+    if constant_divisor == -1 and sign == "s":
         return fn.binary("sub", constant(dtype, 0), lhs), constant(dtype, 0)
-    if known is not None:
+    if constant_divisor is not None:
         return fn.binary(f"{sign}div", lhs, rhs), fn.binary(f"{sign}rem", lhs, rhs)
     # Divisors 0 and -1 are replaced by 1: then the remainder is 0, and the quotient is lhs * rhs (0, or -lhs).
     if sign == "u":
@@ -118,10 +121,10 @@ def div(e: Emitter, node: tir.Div) -> Value:
         return _bool_divide(e, node, True)
     lhs, rhs = e.expr(node.lhs), e.expr(node.rhs)
     if dtype.is_int:
-        return int_divide(e.fn, lhs, rhs, dtype, _const_of(node.rhs))[0]
+        return int_divide(e.fn, lhs, rhs, dtype, _constant_value(node.rhs))[0]
     if isinstance(node.rhs, tir.Broadcast) and dtype.bits >= 32 and not e.ctx.options.fast_math:
-        least = vmath.quotients_that_pay(e, lhs, dtype.lanes)
-        if least is not None and is_steady(e, node.rhs.value, least):
+        min_quotients = vmath.quotients_that_pay(e, lhs, dtype.lanes)
+        if min_quotients is not None and is_steady(e, node.rhs.value, min_quotients):
             return vmath.quotient(e, lhs, e.expr(node.rhs.value), dtype.lanes)
     op = f"fdiv{e.fast}" if e.ctx.options.fast_math and not is_small_float(dtype) else "fdiv"
     return small_float.rounded(e, e.fn.binary(op, lhs, rhs), dtype)
@@ -133,7 +136,7 @@ def mod(e: Emitter, node: tir.Mod) -> Value:
         return _bool_divide(e, node, False)
     lhs, rhs = e.expr(node.lhs), e.expr(node.rhs)
     if dtype.is_int:
-        return int_divide(e.fn, lhs, rhs, dtype, _const_of(node.rhs))[1]
+        return int_divide(e.fn, lhs, rhs, dtype, _constant_value(node.rhs))[1]
     return small_float.rounded(e, fmod(e, lhs, rhs, dtype.lanes), dtype)
 
 
@@ -142,10 +145,10 @@ def fmod(e: Emitter, lhs: Value, rhs: Value, lanes: int) -> Value:
     return vmath.call(e, "fmod", [lhs, rhs], lanes)
 
 
-def _floor_parts(e: Emitter, node: tir.BinaryOp, lhs: Value, rhs: Value) -> tuple[Value, Value, Value | None]:
+def _floor_division_parts(e: Emitter, node: tir.BinaryOp, lhs: Value, rhs: Value) -> tuple[Value, Value, Value | None]:
     """Truncating quotient and remainder, and whether the rounding was toward zero from below (None: never)."""
     fn, dtype = e.fn, node.dtype
-    known = _const_of(node.rhs)
+    known = _constant_value(node.rhs)
     quotient, remainder = int_divide(fn, lhs, rhs, dtype, known)
     if dtype.is_uint or known in (0, -1):
         return quotient, remainder, None
@@ -164,10 +167,10 @@ def floordiv(e: Emitter, node: tir.FloorDiv) -> Value:
     if dtype.is_float:
         quotient = fn.binary("fdiv", lhs, rhs)
         return small_float.rounded(e, vmath.call(e, "floor", [quotient], dtype.lanes), dtype)
-    known = _const_of(node.rhs)
+    known = _constant_value(node.rhs)
     if known is not None and known > 0 and known & (known - 1) == 0:
         return fn.binary("lshr" if dtype.is_uint else "ashr", lhs, constant(dtype, known.bit_length() - 1))
-    quotient, _, adjust = _floor_parts(e, node, lhs, rhs)
+    quotient, _, adjust = _floor_division_parts(e, node, lhs, rhs)
     return quotient if adjust is None else fn.binary("add", quotient, fn.convert("sext", adjust, quotient.type))
 
 
@@ -178,10 +181,10 @@ def floormod(e: Emitter, node: tir.FloorMod) -> Value:
     lhs, rhs = e.expr(node.lhs), e.expr(node.rhs)
     if dtype.is_float:
         return small_float.rounded(e, _float_floormod(e, lhs, rhs, dtype), dtype)
-    known = _const_of(node.rhs)
+    known = _constant_value(node.rhs)
     if known is not None and known > 0 and known & (known - 1) == 0:
         return fn.binary("and", lhs, constant(dtype, known - 1))
-    _, remainder, adjust = _floor_parts(e, node, lhs, rhs)
+    _, remainder, adjust = _floor_division_parts(e, node, lhs, rhs)
     if adjust is None:
         return remainder
     return fn.binary("add", remainder, fn.select(adjust, rhs, constant(dtype, 0)))
@@ -192,8 +195,8 @@ def _float_floormod(e: Emitter, lhs: Value, rhs: Value, dtype: DType) -> Value:
     fn, zero = e.fn, constant(dtype, 0)
     remainder = fmod(e, lhs, rhs, dtype.lanes)
     differ = fn.binary("xor", fn.fcmp("olt", remainder, zero), fn.fcmp("olt", rhs, zero))
-    moved = fn.select(differ, fn.binary("fadd", remainder, rhs), remainder)
-    return fn.select(fn.fcmp("oeq", remainder, zero), e.intrinsic("llvm.copysign", zero, rhs), moved)
+    adjusted = fn.select(differ, fn.binary("fadd", remainder, rhs), remainder)
+    return fn.select(fn.fcmp("oeq", remainder, zero), e.intrinsic("llvm.copysign", zero, rhs), adjusted)
 
 
 # ---------------------------------------------------------------- comparisons
@@ -217,21 +220,21 @@ def compare(e: Emitter, node: tir.CompareOp) -> Value:
 
 
 def minimum(e: Emitter, node: tir.Min) -> Value:
-    return _extreme(e, node, tir.LT, "le")
+    return _min_or_max(e, node, tir.LT, "le")
 
 
 def maximum(e: Emitter, node: tir.Max) -> Value:
-    return _extreme(e, node, tir.GT, "ge")
+    return _min_or_max(e, node, tir.GT, "ge")
 
 
-def _extreme(e: Emitter, node: tir.Min | tir.Max, strict: type[tir.CompareOp], reached: str) -> Value:
+def _min_or_max(e: Emitter, node: tir.Min | tir.Max, strict: type[tir.CompareOp], inclusive: str) -> Value:
     """Of floats NaN where one of them is, the first of equal ones; beside a constant that is one instruction on x86."""
     fn, lhs, rhs = e.fn, e.expr(node.lhs), e.expr(node.rhs)
     if not node.dtype.is_float:
         return fn.select(_compare(fn, strict, node.dtype, lhs, rhs), lhs, rhs)
     if _never_nan(node.lhs):
-        return fn.select(fn.fcmp(f"o{reached}", lhs, rhs), lhs, rhs)
-    chosen = fn.select(fn.fcmp(f"u{reached}", lhs, rhs), lhs, rhs)
+        return fn.select(fn.fcmp(f"o{inclusive}", lhs, rhs), lhs, rhs)
+    chosen = fn.select(fn.fcmp(f"u{inclusive}", lhs, rhs), lhs, rhs)
     return chosen if _never_nan(node.rhs) else fn.select(fn.fcmp("uno", rhs, rhs), rhs, chosen)
 
 
@@ -282,15 +285,15 @@ def choose(e: Emitter, condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> 
     if condition.dtype.lanes > 1:
         return masks.choose(e, condition, true, false)
     fn = e.fn
-    chosen = e.expr(condition)
+    condition_value = e.expr(condition)
     if e.speculatable(true) and e.speculatable(false):
-        return fn.select(chosen, fn.generic(e.expr(true)), fn.generic(e.expr(false)))
-    then, other, done = fn.label("then"), fn.label("else"), fn.label("done")
-    fn.cond_br(chosen, then, other)
+        return fn.select(condition_value, fn.generic(e.expr(true)), fn.generic(e.expr(false)))
+    then, otherwise, done = fn.label("then"), fn.label("else"), fn.label("done")
+    fn.cond_br(condition_value, then, otherwise)
     fn.start(then)
     true_value, true_end = fn.generic(e.expr(true)), fn.block
     fn.br(done)
-    fn.start(other)
+    fn.start(otherwise)
     false_value, false_end = fn.generic(e.expr(false)), fn.block
     fn.start(done)
     if true.dtype.is_void:
@@ -343,34 +346,34 @@ def shuffle(e: Emitter, node: tir.Shuffle) -> Value:
     count = node.vectors[0].dtype.lanes
     if len(node.vectors) == 1 and count > 1 < len(known) and all(k is not None and 0 <= k < count for k in known):
         value = e.expr(node.vectors[0])
-        picks = ", ".join(f"i32 {k}" for k in known)
+        mask = ", ".join(f"i32 {k}" for k in known)
         type = register_type(node.dtype)
-        return fn.op(type, f"shufflevector {value}, {value.type} poison, <{len(known)} x i32> <{picks}>")
+        return fn.op(type, f"shufflevector {value}, {value.type} poison, <{len(known)} x i32> <{mask}>")
     if len(node.vectors) == 2 and count == node.vectors[1].dtype.lanes > 1 < len(known):
-        one, other = (e.expr(v) for v in node.vectors)
+        first, second = (e.expr(v) for v in node.vectors)
         if all(k is not None and 0 <= k < 2 * count for k in known):
-            picks = ", ".join(f"i32 {k}" for k in known)
-            return fn.op(register_type(node.dtype), f"shufflevector {one}, {other}, <{len(known)} x i32> <{picks}>")
+            mask = ", ".join(f"i32 {k}" for k in known)
+            return fn.op(register_type(node.dtype), f"shufflevector {first}, {second}, <{len(known)} x i32> <{mask}>")
     lanes: list[tuple[Value, int | None]] = []
     for part in node.vectors:
         value = e.expr(part)
         count = part.dtype.lanes
         lanes += [(value, None)] if count == 1 else [(value, i) for i in range(count)]
-    picked: list[Value] = []
+    chosen: list[Value] = []
     for index in node.indices:
         number = tir.const_int(index)
         if number is None:
-            picked.append(_dynamic_lane(e, node, index))
+            chosen.append(_dynamic_lane(e, node, index))
         elif not 0 <= number < len(lanes):
             raise unsupported(f"lane {number} of a shuffle of {len(lanes)} lanes", node.span)
         else:
             value, lane = lanes[number]
-            picked.append(value if lane is None else fn.extract(value, lane))
+            chosen.append(value if lane is None else fn.extract(value, lane))
     if node.dtype.lanes == 1:
-        return picked[0]
+        return chosen[0]
     shuffled = Value(register_type(node.dtype), "poison")
-    for at, value in enumerate(picked):
-        shuffled = fn.insert(shuffled, value, at)
+    for position, value in enumerate(chosen):
+        shuffled = fn.insert(shuffled, value, position)
     return shuffled
 
 

@@ -66,28 +66,28 @@ def _to_int(e: Emitter, value: Value, target: DType) -> Value:
         name = f"llvm.fpto{'u' if target.is_uint else 's'}i.sat.{mangled(type)}.{mangled(value.type)}"
         return e.fn.call(type, e.ctx.module.declare(name, type, [value.type]), [value])
     if e.ctx.is_gpu and "double" not in value.type and target.bits <= 32:
-        return _converted_by_gpu(e, value, target)
+        return _to_int_on_gpu(e, value, target)
     fn, scalar = e.fn, "double" if "double" in value.type else "float"
     bits = target.bits if target.is_uint else target.bits - 1
     least, greatest = (0 if target.is_uint else -(1 << bits)), (1 << bits) - 1
     digits = min(bits, 53 if scalar == "double" else 24)
     highest = greatest >> (bits - digits) << (bits - digits)  # the greatest float that fits
     low, high, zero = (fn.splat(floating(scalar, float(v)), lanes) for v in (least, highest, 0))
-    near = fn.select(fn.fcmp("uno", value, value), zero, value)
-    near = fn.select(fn.fcmp("olt", near, low), low, near)
-    near = fn.select(fn.fcmp("ogt", near, high), high, near)
-    narrow = target.bits < 32  # by int32, for which CPUs have an instruction
+    clamped = fn.select(fn.fcmp("uno", value, value), zero, value)
+    clamped = fn.select(fn.fcmp("olt", clamped, low), low, clamped)
+    clamped = fn.select(fn.fcmp("ogt", clamped, high), high, clamped)
+    via_int32 = target.bits < 32  # by int32, for which CPUs have an instruction
     converted = fn.convert(
-        "fptoui" if target.is_uint and not narrow else "fptosi", near, vector("i32", lanes) if narrow else type
+        "fptoui" if target.is_uint and not via_int32 else "fptosi", clamped, vector("i32", lanes) if via_int32 else type
     )
-    if narrow:
+    if via_int32:
         return fn.convert("trunc", converted, type)
     if highest == greatest:
         return converted
     return fn.select(fn.fcmp("ogt", value, high), fn.splat(integer(f"i{target.bits}", greatest), lanes), converted)
 
 
-def _converted_by_gpu(e: Emitter, value: Value, target: DType) -> Value:
+def _to_int_on_gpu(e: Emitter, value: Value, target: DType) -> Value:
     """The conversion of a GPU from float32 saturates, and gives 0 for NaN; lane by lane."""
     fn, wide = e.fn, target.bits == 32
     name = f"llvm.nvvm.f2{'ui' if target.is_uint and wide else 'i'}.rz"
@@ -95,13 +95,13 @@ def _converted_by_gpu(e: Emitter, value: Value, target: DType) -> Value:
     least = 0 if target.is_uint else -(1 << (target.bits - 1))
     converted = Value(register_type(target), "poison")
     for lane in range(target.lanes):
-        one = fn.call("i32", convert, [fn.extract(value, lane) if target.lanes > 1 else value])
+        lane_value = fn.call("i32", convert, [fn.extract(value, lane) if target.lanes > 1 else value])
         if not wide:
             for op, limit in (("smax", least), ("smin", least + (1 << target.bits) - 1)):
                 callee = e.ctx.module.declare(f"llvm.{op}.i32", "i32", ["i32", "i32"])
-                one = fn.call("i32", callee, [one, Value("i32", str(limit))])
-            one = fn.convert("trunc", one, f"i{target.bits}")
-        converted = fn.insert(converted, one, lane) if target.lanes > 1 else one
+                lane_value = fn.call("i32", callee, [lane_value, Value("i32", str(limit))])
+            lane_value = fn.convert("trunc", lane_value, f"i{target.bits}")
+        converted = fn.insert(converted, lane_value, lane) if target.lanes > 1 else lane_value
     return converted
 
 

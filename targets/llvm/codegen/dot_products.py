@@ -33,33 +33,34 @@ def dot(e: Emitter, node: tir.Call) -> Value:
     """The call of an intrinsic: two vectors of 8-bit (`dp4a`) or 16-bit (`dp2a`) integers, and perhaps sums so far."""
     bits = 8 if node.op.name == "tir.dp4a" else 16
     group, lanes = 32 // bits, node.dtype.lanes
-    one, other, *start = node.args
-    fits = all(
-        a.dtype.is_int and a.dtype.bits == bits and a.dtype.lanes in (group, group * lanes) for a in (one, other)
+    a_operand, b_operand, *initial = node.args
+    is_valid = all(
+        a.dtype.is_int and a.dtype.bits == bits and a.dtype.lanes in (group, group * lanes)
+        for a in (a_operand, b_operand)
     )
-    if not fits or any(a.dtype is not node.dtype for a in start):
+    if not is_valid or any(a.dtype is not node.dtype for a in initial):
         name = node.op.name.replace("tir.", "T.")
         raise unsupported(
             f"`{name}` takes two vectors of {group} {bits}-bit integers for each int32, or for all", node.span
         )
-    sums = e.expr(start[0]) if start else None
-    values = _operand(e, one, group, lanes), _operand(e, other, group, lanes)
-    known = _instructions(e, one.dtype.is_uint, other.dtype.is_uint, bits) if lanes > 1 else []
-    if not known:
-        product = _by_widening(e, values, (one.dtype.is_uint, other.dtype.is_uint), group, lanes)
+    sums = e.expr(initial[0]) if initial else None
+    values = _operand_vector(e, a_operand, group, lanes), _operand_vector(e, b_operand, group, lanes)
+    instructions = _instructions(e, a_operand.dtype.is_uint, b_operand.dtype.is_uint, bits) if lanes > 1 else []
+    if not instructions:
+        product = _by_widening(e, values, (a_operand.dtype.is_uint, b_operand.dtype.is_uint), group, lanes)
         return product if sums is None else e.fn.binary("add", product, sums)
     if sums is None:
         sums = Value(vector("i32", lanes), "zeroinitializer")
-    parts: list[Value] = []
-    at = 0
-    while at < lanes:
-        use = next((i for i in known if i.lanes <= lanes - at), known[-1])
-        parts.append(_part(e, use, values, sums, at, group))
-        at += use.lanes
-    return _joined(e, parts, lanes)
+    chunks: list[Value] = []
+    lane = 0
+    while lane < lanes:
+        instruction = next((i for i in instructions if i.lanes <= lanes - lane), instructions[-1])
+        chunks.append(_emit_chunk(e, instruction, values, sums, lane, group))
+        lane += instruction.lanes
+    return _concat(e, chunks, lanes)
 
 
-def _operand(e: Emitter, node: tir.Expr, group: int, lanes: int) -> Value:
+def _operand_vector(e: Emitter, node: tir.Expr, group: int, lanes: int) -> Value:
     """A vector for all lanes; a group for all of them is one number, which CPUs can spread while they load it."""
     value = e.expr(node)
     if node.dtype.lanes == group * lanes:
@@ -105,50 +106,52 @@ def _on_arm(features: frozenset[str], one_unsigned: bool, other_unsigned: bool) 
     return [_Instruction(name, 4, "<16 x i8>", swapped=mixed and other_unsigned)]
 
 
-def _part(e: Emitter, use: _Instruction, values: tuple[Value, Value], sums: Value, at: int, group: int) -> Value:
+def _emit_chunk(
+    e: Emitter, instruction: _Instruction, values: tuple[Value, Value], sums: Value, first_lane: int, group: int
+) -> Value:
     """The sums of some lanes."""
     fn = e.fn
-    given = [
-        _as(e, _lanes(e, v, at * group, use.lanes * group), use.operand)
-        for v in (values[::-1] if use.swapped else values)
+    operands = [
+        _bitcast(e, _lanes(e, v, first_lane * group, instruction.lanes * group), instruction.operand)
+        for v in (values[::-1] if instruction.swapped else values)
     ]
-    before = _lanes(e, sums, at, use.lanes)
-    type = vector("i32", use.lanes)
-    if use.adds:
-        callee = e.ctx.module.declare(use.name, type, [type, use.operand, use.operand])
-        return fn.call(type, callee, [before, *given])
-    callee = e.ctx.module.declare(use.name, type, [use.operand, use.operand])
-    return fn.binary("add", before, fn.call(type, callee, given))
+    accumulators = _lanes(e, sums, first_lane, instruction.lanes)
+    type = vector("i32", instruction.lanes)
+    if instruction.adds:
+        callee = e.ctx.module.declare(instruction.name, type, [type, instruction.operand, instruction.operand])
+        return fn.call(type, callee, [accumulators, *operands])
+    callee = e.ctx.module.declare(instruction.name, type, [instruction.operand, instruction.operand])
+    return fn.binary("add", accumulators, fn.call(type, callee, operands))
 
 
-def _as(e: Emitter, value: Value, type: str) -> Value:
+def _bitcast(e: Emitter, value: Value, type: str) -> Value:
     return value if value.type == type else e.fn.convert("bitcast", value, type)
 
 
 def _lanes(e: Emitter, value: Value, start: int, count: int) -> Value:
     """Some lanes of a vector; beyond its end there is anything."""
-    scalar, have = _parts_of(value)
-    if start == 0 and count == have:
+    scalar, length = _scalar_and_lanes(value)
+    if start == 0 and count == length:
         return value
-    picks = ", ".join(f"i32 {n}" if n < have else "i32 poison" for n in range(start, start + count))
-    text = f"shufflevector {value}, {value.type} poison, <{count} x i32> <{picks}>"
+    mask = ", ".join(f"i32 {n}" if n < length else "i32 poison" for n in range(start, start + count))
+    text = f"shufflevector {value}, {value.type} poison, <{count} x i32> <{mask}>"
     return e.fn.op(vector(scalar, count), text)
 
 
-def _parts_of(value: Value) -> tuple[str, int]:
+def _scalar_and_lanes(value: Value) -> tuple[str, int]:
     lanes, scalar = value.type[1:-1].split(" x ")
     return scalar, int(lanes)
 
 
-def _joined(e: Emitter, parts: list[Value], lanes: int) -> Value:
+def _concat(e: Emitter, parts: list[Value], lanes: int) -> Value:
     joined = parts[0]
     for part in parts[1:]:
-        (scalar, have), more = _parts_of(joined), _parts_of(part)[1]
-        wide = [_lanes(e, v, 0, have + more) for v in (joined, part)]
-        picks = [*range(have), *range(have + more, have + more + more)]
-        mask = ", ".join(f"i32 {n}" for n in picks)
-        text = f"shufflevector {wide[0]}, {wide[1]}, <{have + more} x i32> <{mask}>"
-        joined = e.fn.op(vector(scalar, have + more), text)
+        (scalar, length), part_length = _scalar_and_lanes(joined), _scalar_and_lanes(part)[1]
+        widened = [_lanes(e, v, 0, length + part_length) for v in (joined, part)]
+        lane_order = [*range(length), *range(length + part_length, length + part_length + part_length)]
+        mask = ", ".join(f"i32 {n}" for n in lane_order)
+        text = f"shufflevector {widened[0]}, {widened[1]}, <{length + part_length} x i32> <{mask}>"
+        joined = e.fn.op(vector(scalar, length + part_length), text)
     return _lanes(e, joined, 0, lanes)
 
 
@@ -164,11 +167,11 @@ def _by_widening(
             if lanes == 1:
                 sides.append(fn.convert("zext" if is_unsigned else "sext", fn.extract(value, step), "i32"))
                 continue
-            picks = ", ".join(f"i32 {lane * group + step}" for lane in range(lanes))
-            scalar = _parts_of(value)[0]
-            text = f"shufflevector {value}, {value.type} poison, <{lanes} x i32> <{picks}>"
-            one = fn.op(vector(scalar, lanes), text)
-            sides.append(fn.convert("zext" if is_unsigned else "sext", one, vector("i32", lanes)))
+            mask = ", ".join(f"i32 {lane * group + step}" for lane in range(lanes))
+            scalar = _scalar_and_lanes(value)[0]
+            text = f"shufflevector {value}, {value.type} poison, <{lanes} x i32> <{mask}>"
+            lanes_value = fn.op(vector(scalar, lanes), text)
+            sides.append(fn.convert("zext" if is_unsigned else "sext", lanes_value, vector("i32", lanes)))
         product = fn.binary("mul", *sides)
         total = product if total is None else fn.binary("add", total, product)
     assert total is not None

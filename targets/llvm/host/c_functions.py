@@ -10,7 +10,7 @@ from mlcc.targets.llvm.codegen.dim_code import DimCode
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.plan.steps import HostFunction, Leaf
 
-_ON_STACK = 16 * 1024  # workspaces of a known size up to this are on the stack
+_MAX_STACK_WORKSPACE = 16 * 1024  # workspaces of a known size up to this are on the stack
 
 
 def c_type(leaf: Leaf) -> tuple[str, str]:
@@ -44,12 +44,13 @@ class _CFunctions:
         self.query = f"@{symbol('_query')}"
         self.run = f"@{symbol('_run')}"
 
-    def _begin(
-        self, suffix: str, ret: str, results: bool, before: tuple[tuple[str, str], ...] = ()
+    def _begin_function(
+        self, suffix: str, ret: str, results: bool, leading_params: tuple[tuple[str, str], ...] = ()
     ) -> tuple[FunctionText, list[Value], Value, Value]:
-        """A function of `before`, parameters and results: (function, `before`, argument vector, query output)."""
-        params = [*before]
-        attrs = [""] * len(before)
+        """A function of `leading_params`, parameters and results: (function, `leading_params`, argument vector, query
+        output)."""
+        params = [*leading_params]
+        attrs = [""] * len(leading_params)
         for leaf in self.inputs:
             type, extra = c_type(leaf)
             params.append((type, leaf.name))
@@ -60,25 +61,25 @@ class _CFunctions:
         fn = self.shared.ctx.module.function(
             ret, self.symbol(suffix), params, linkage="", param_attrs=attrs, attrs=self.shared.ctx.function_attrs
         )
-        given = fn.params[len(before) :]
+        arguments = fn.params[len(leading_params) :]
         vector = fn.alloca("i64", max(len(self.inputs) + len(self.outputs), 1), 8, "args")
-        for index, value in enumerate(given):
+        for index, value in enumerate(arguments):
             wide = fn.convert("zext", value, "i64") if value.type == "i1" else value
             fn.store(wide, fn.gep("i64", vector, integer("i64", index)), 8)
         out = fn.alloca("i64", 1 + len(self.func.symbols), 8, "facts")
-        return fn, fn.params[: len(before)], vector, out
+        return fn, fn.params[: len(leading_params)], vector, out
 
-    def _ask(self, fn: FunctionText, vector: Value, out: Value, results: bool, negative: bool = False) -> Value:
+    def _call_query(self, fn: FunctionText, vector: Value, out: Value, results: bool, negative: bool = False) -> Value:
         """Query; leave with its code if there is one. Gives the number of workspace bytes."""
         code = fn.call("i32", self.query, [vector, out, integer("i32", int(results))])
-        failed, go_on = fn.label("failed"), fn.label("ok")
-        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
+        failed, passed = fn.label("failed"), fn.label("ok")
+        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), passed, failed)
         fn.start(failed)
         if negative:
             fn.ret(fn.binary("sub", integer("i64", 0), fn.convert("zext", code, "i64")))
         else:
             fn.ret(code)
-        fn.start(go_on)
+        fn.start(passed)
         return fn.load("i64", out, 8)
 
     def _symbols(self, fn: FunctionText, out: Value) -> Value:
@@ -86,22 +87,22 @@ class _CFunctions:
 
     def call(self) -> None:
         """`f`: with a workspace of its own."""
-        fn, _, vector, out = self._begin("", "i32", True)
-        size = self._ask(fn, vector, out, True)
+        fn, _, vector, out = self._begin_function("", "i32", True)
+        size = self._call_query(fn, vector, out, True)
         fixed = self.func.fixed_bytes
-        if not self.func.places and fixed <= _ON_STACK:
-            space = fn.alloca("i8", fixed, ALIGNMENT, "workspace") if fixed else NULL
-            fn.ret(fn.call("i32", self.run, [vector, self._symbols(fn, out), space]))
+        if not self.func.places and fixed <= _MAX_STACK_WORKSPACE:
+            workspace = fn.alloca("i8", fixed, ALIGNMENT, "workspace") if fixed else NULL
+            fn.ret(fn.call("i32", self.run, [vector, self._symbols(fn, out), workspace]))
             return
         module = fn.module
         malloc = module.declare("malloc", "ptr", ["i64"])
         free = module.declare("free", "void", ["ptr"])
         raw = fn.call("ptr", malloc, [fn.binary("add", size, integer("i64", ALIGNMENT))])
-        none, some = fn.label("none"), fn.label("some")
-        fn.cond_br(fn.icmp("eq", raw, NULL), none, some)
-        fn.start(none)
+        failed, allocated = fn.label("none"), fn.label("some")
+        fn.cond_br(fn.icmp("eq", raw, NULL), failed, allocated)
+        fn.start(failed)
         fn.ret(integer("i32", self.shared.code("MEMORY", "out of memory for the workspace")))
-        fn.start(some)
+        fn.start(allocated)
         address = fn.op("i64", f"ptrtoint {raw} to i64")
         gap = fn.binary("and", fn.binary("sub", integer("i64", 0), address), integer("i64", ALIGNMENT - 1))
         code = fn.call("i32", self.run, [vector, self._symbols(fn, out), fn.gep("i8", raw, gap)])
@@ -110,30 +111,32 @@ class _CFunctions:
 
     def call_with_workspace(self) -> None:
         """`f_ws`: with memory of the caller."""
-        fn, (space, given), vector, out = self._begin("_ws", "i32", True, (("ptr", "ws"), ("i64", "ws_size")))
-        size = self._ask(fn, vector, out, True)
-        address = fn.op("i64", f"ptrtoint {space} to i64")
+        fn, (workspace, given_size), vector, out = self._begin_function(
+            "_ws", "i32", True, (("ptr", "ws"), ("i64", "ws_size"))
+        )
+        size = self._call_query(fn, vector, out, True)
+        address = fn.op("i64", f"ptrtoint {workspace} to i64")
         low = fn.binary("and", address, integer("i64", ALIGNMENT - 1))
-        good = fn.binary("and", fn.icmp("sge", given, size), fn.icmp("eq", low, integer("i64", 0)))
-        good = fn.binary("and", good, fn.icmp("ne", space, NULL))
-        good = fn.binary("or", good, fn.icmp("eq", size, integer("i64", 0)))
-        fits, bad = fn.label("fits"), fn.label("bad")
-        fn.cond_br(good, fits, bad)
-        fn.start(bad)
+        is_usable = fn.binary("and", fn.icmp("sge", given_size, size), fn.icmp("eq", low, integer("i64", 0)))
+        is_usable = fn.binary("and", is_usable, fn.icmp("ne", workspace, NULL))
+        is_usable = fn.binary("or", is_usable, fn.icmp("eq", size, integer("i64", 0)))
+        usable, unusable = fn.label("fits"), fn.label("bad")
+        fn.cond_br(is_usable, usable, unusable)
+        fn.start(unusable)
         text = f"the workspace is smaller than `{self.func.name}` needs, or not aligned to {ALIGNMENT} bytes"
         fn.ret(integer("i32", self.shared.code("WORKSPACE", text)))
-        fn.start(fits)
-        fn.ret(fn.call("i32", self.run, [vector, self._symbols(fn, out), space]))
+        fn.start(usable)
+        fn.ret(fn.call("i32", self.run, [vector, self._symbols(fn, out), workspace]))
 
     def workspace_size(self) -> None:
         """`f_ws_size`: bytes for these parameters, or minus an error code."""
-        fn, _, vector, out = self._begin("_ws_size", "i64", False)
-        fn.ret(self._ask(fn, vector, out, self.func.kind == "prim", negative=True))
+        fn, _, vector, out = self._begin_function("_ws_size", "i64", False)
+        fn.ret(self._call_query(fn, vector, out, self.func.kind == "prim", negative=True))
 
     def shapes(self) -> None:
         """`f_shape`: the extents of every tensor or shape result for these parameters."""
-        fn, _, vector, out = self._begin("_shape", "i32", True)
-        self._ask(fn, vector, out, False)
+        fn, _, vector, out = self._begin_function("_shape", "i32", True)
+        self._call_query(fn, vector, out, False)
         code = DimCode(fn, self.func.dims, {})
         for index, symbol in enumerate(self.func.symbols):
             code.symbols[symbol] = fn.load("i64", fn.gep("i64", out, integer("i64", 1 + index)), 8)

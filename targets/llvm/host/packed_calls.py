@@ -27,7 +27,7 @@ class PackedCalls:
         self.fn = emitter.fn
         self.address = address
         self.scalar = scalar
-        needs = [_cells(step) for step in walk_steps(steps) if isinstance(step, CallPacked)]
+        needs = [_cell_count(step) for step in walk_steps(steps) if isinstance(step, CallPacked)]
         self.area = self.fn.alloca("i64", max(needs), 8, "packed") if needs else NULL
         self._used = 0
 
@@ -35,39 +35,41 @@ class PackedCalls:
         """Call the function of a slot; gives its code."""
         fn = self.fn
         self._used = 0
-        pointers = self._take(len(step.args))
+        pointers = self._allocate_cells(len(step.args))
         for index, arg in enumerate(step.args):
             fn.store(self._tensor(arg), fn.gep("ptr", pointers, integer("i64", index)))
         callee = fn.module.declare(PACKED_CALL, "i32", ["i32", "ptr", "i32"])
         return fn.call("i32", callee, [integer("i32", step.slot), pointers, integer("i32", len(step.args))])
 
-    def _take(self, cells: int) -> Operand:
+    def _allocate_cells(self, cells: int) -> Operand:
         """The next words of the area."""
-        at = self._used
+        offset = self._used
         self._used += cells
-        return self.fn.gep("i64", self.area, integer("i64", at))
+        return self.fn.gep("i64", self.area, integer("i64", offset))
 
-    def _words(self, values: Sequence[Operand]) -> Operand:
+    def _store_cells(self, values: Sequence[Operand]) -> Operand:
         if not values:
             return NULL
-        place = self._take(len(values))
+        address = self._allocate_cells(len(values))
         for index, value in enumerate(values):
-            self.fn.store(value, self.fn.gep("i64", place, integer("i64", index)), 8)
-        return place
+            self.fn.store(value, self.fn.gep("i64", address, integer("i64", index)), 8)
+        return address
 
     def _tensor(self, arg: Value) -> Operand:
         fn = self.fn
-        place = self._take(_TENSOR_CELLS)
+        address = self._allocate_cells(_TENSOR_CELLS)
         match arg:
             case Tensor(dims=dims, dtype=dtype):
-                shape = self._words([self.scalar(d) for d in dims])
-                packed.fill_tensor(fn, place, self.address(arg), dtype, len(dims), shape)
+                shape = self._store_cells([self.scalar(d) for d in dims])
+                packed.fill_tensor(fn, address, self.address(arg), dtype, len(dims), shape)
             case Shape(dims=dims):
-                data = self._words([self.scalar(d) for d in dims])
-                packed.fill_tensor(fn, place, data, INT64, 1, self._words([integer("i64", len(dims))]))
+                data = self._store_cells([self.scalar(d) for d in dims])
+                packed.fill_tensor(fn, address, data, INT64, 1, self._store_cells([integer("i64", len(dims))]))
             case Text(value=text):
                 raw = text.encode()
-                packed.fill_tensor(fn, place, fn.module.string(raw), UINT8, 1, self._words([integer("i64", len(raw))]))
+                packed.fill_tensor(
+                    fn, address, fn.module.string(raw), UINT8, 1, self._store_cells([integer("i64", len(raw))])
+                )
             case Scalar(value=expr):
                 dtype = BOOL if expr.dtype.is_bool else FLOAT64 if expr.dtype.is_float else INT64
                 value = self.scalar(expr)
@@ -75,15 +77,15 @@ class PackedCalls:
                     value = casts.cast(self.e, value, expr.dtype, FLOAT64)
                 elif dtype is BOOL:
                     value = fn.convert("zext", value, "i8")
-                data = self._take(1)
+                data = self._allocate_cells(1)
                 fn.store(value, data)
-                packed.fill_tensor(fn, place, data, dtype, 0, NULL)
+                packed.fill_tensor(fn, address, data, dtype, 0, NULL)
             case _:
                 raise AssertionError(f"{type(arg).__name__} is no argument")
-        return place
+        return address
 
 
-def _cells(step: CallPacked) -> int:
+def _cell_count(step: CallPacked) -> int:
     """64-bit words that a call's arguments take."""
     total = len(step.args)
     for arg in step.args:

@@ -19,7 +19,7 @@ from mlcc.targets.llvm.host.tensor_checks import TEXT as CHECK_TEXT
 from mlcc.targets.plan.dims import plain
 from mlcc.targets.plan.steps import HostFunction, Leaf
 
-_MOST_BYTES = 1 << 46  # of a workspace; sums of sizes below it fit 64 bits
+_MAX_WORKSPACE = 1 << 46  # of a workspace; sums of sizes below it fit 64 bits
 OVERLAPS = "mlcc_overlaps"
 _OVERLAPS_TEXT = """define internal i1 @mlcc_overlaps(ptr %ranges, i64 %count, i64 %index) nounwind {
 entry:
@@ -65,14 +65,14 @@ class Query:
         self.fn: FunctionText = module.function(
             "i32", symbol, params, linkage="", attrs=f"noinline {shared.ctx.function_attrs}"
         )
-        self.args, self.out, self.all = self.fn.params
+        self.args, self.out, self.results_too = self.fn.params
         self.code = DimCode(self.fn, func.dims, {}, overflow=True)
-        self.where: dict[tir.Var, str] = {}  # what gave a symbol its value, for messages
+        self.symbol_sources: dict[tir.Var, str] = {}  # what gave a symbol its value, for messages
         self._failures: dict[int, str] = {}
-        self._later: list[tuple[str, tir.Expr, Value]] = []
+        self._deferred: list[tuple[str, tir.Expr, Value]] = []
         self._tensors: list[Leaf] = []  # all so far
-        self._waiting: list[int] = []  # arguments that follow each other, not checked yet
-        self._table: list[int] = []  # their rows
+        self._pending: list[int] = []  # arguments that follow each other, not checked yet
+        self._pending_rows: list[int] = []  # their rows
         self._ranges = NULL
 
     def emit(self) -> None:
@@ -83,27 +83,27 @@ class Query:
             self._ranges = fn.alloca(RANGE, count, 8, "ranges")
         for index, leaf in enumerate(inputs):
             self._input(leaf, index)
-        self._check_waiting()
-        for what, expr, value in self._later:
-            self._expect(what, expr, value)
+        self._check_pending()
+        for what, expr, value in self._deferred:
+            self._require_value(what, expr, value)
         for constraint in self.func.constraints:
             equal = fn.icmp("eq", self.code.value(constraint.have), self.code.value(constraint.want))
             self._fail_unless(equal, constraint.code)
         self._sizes()
         results, done = fn.label("results"), fn.label("done")
-        fn.cond_br(fn.icmp("ne", self.all, integer("i32", 0)), results, done)
+        fn.cond_br(fn.icmp("ne", self.results_too, integer("i32", 0)), results, done)
         fn.start(results)
-        self._later.clear()
+        self._deferred.clear()
         for index, leaf in enumerate(func.outputs()):
             self._output(leaf, len(inputs) + index)
-        self._check_waiting()
+        self._check_pending()
         self._overlaps()
         fn.start(done)
         fn.ret(integer("i32", 0))
 
     # ------------------------------------------------------------ failures
 
-    def _unless(self, condition: Value, kind: str, text: str) -> None:
+    def _require(self, condition: Value, kind: str, text: str) -> None:
         """Return an error code where the condition does not hold."""
         self._fail_unless(condition, self.shared.code(kind, text))
 
@@ -112,17 +112,17 @@ class Query:
         label = self._failures.get(code)
         if label is None:
             label = self._failures[code] = fn.cold("fail", [f"ret i32 {code}"])
-        go_on = fn.label("ok")
-        fn.cond_br(condition, go_on, label)
-        fn.start(go_on)
+        passed = fn.label("ok")
+        fn.cond_br(condition, passed, label)
+        fn.start(passed)
 
-    def _expect(self, what: str, expr: tir.Expr, value: Value) -> None:
+    def _require_value(self, what: str, expr: tir.Expr, value: Value) -> None:
         """An extent that is known from elsewhere."""
-        known = self.code.value(expr)
+        expected = self.code.value(expr)
         kind, why = "SHAPE", f"must be {plain(expr)}"
         if isinstance(expr, tir.Var):
-            kind, why = "SYMBOL", f"must be {expr.name}, which {self.where[expr]} gives"
-        self._unless(self.fn.icmp("eq", value, known), kind, f"{what} {why}")
+            kind, why = "SYMBOL", f"must be {expr.name}, which {self.symbol_sources[expr]} gives"
+        self._require(self.fn.icmp("eq", value, expected), kind, f"{what} {why}")
 
     # ------------------------------------------------------------ parameters
 
@@ -133,14 +133,14 @@ class Query:
         if leaf.kind == "tensor":
             self._tensor(leaf, index)
             return
-        self._check_waiting()
+        self._check_pending()
         cell = fn.gep("i64", self.args, integer("i64", index))
         if leaf.kind == "scalar":
             self._scalar(leaf, fn.load("i64", cell, 8))
             return
         pointer = fn.load("ptr", cell, 8)
         if leaf.dims:
-            self._unless(fn.icmp("ne", pointer, NULL), "NULL", f"`{leaf.name}` is null")
+            self._require(fn.icmp("ne", pointer, NULL), "NULL", f"`{leaf.name}` is null")
         for at, dim in enumerate(leaf.dims):
             value = fn.load("i64", fn.gep("i64", pointer, integer("i64", at)), 8)
             self._extent(f"value {at} of `{leaf.name}`", dim, value)
@@ -156,28 +156,28 @@ class Query:
             span = 2 if dtype.is_bool else 1 << dtype.bits
             shifted = fn.binary("sub", value, integer("i64", low))
             text = f"`{leaf.name}` does not fit {dtype}"
-            self._unless(fn.icmp("ult", shifted, integer("i64", span)), "VALUE", text)
-        self._known_or_bound(f"`{leaf.name}`", leaf.value, value)
+            self._require(fn.icmp("ult", shifted, integer("i64", span)), "VALUE", text)
+        self._bind_or_compare(f"`{leaf.name}`", leaf.value, value)
 
-    def _known_or_bound(self, what: str, expr: tir.Expr, value: Value) -> None:
+    def _bind_or_compare(self, what: str, expr: tir.Expr, value: Value) -> None:
         if isinstance(expr, tir.Var) and expr not in self.code.symbols:
             self.code.symbols[expr] = value
-            self.where[expr] = what
+            self.symbol_sources[expr] = what
         elif isinstance(expr, (tir.Var, tir.IntImm)):
-            self._expect(what, expr, value)
+            self._require_value(what, expr, value)
         else:
-            self._later.append((what, expr, value))
+            self._deferred.append((what, expr, value))
 
     def _extent(self, what: str, dim: tir.Expr, value: Value) -> None:
         """An extent as given: it binds its symbol, or is compared now or when all symbols are known."""
         if isinstance(dim, tir.Var) and dim not in self.code.symbols:
-            self._unless(self.fn.icmp("sge", value, integer("i64", 0)), "SHAPE", f"{what} is negative")
-        self._known_or_bound(what, dim, value)
+            self._require(self.fn.icmp("sge", value, integer("i64", 0)), "SHAPE", f"{what} is negative")
+        self._bind_or_compare(what, dim, value)
 
     def _tensor(self, leaf: Leaf, index: int) -> None:
         """Everything that one DLTensor can have wrong with it: what needs no symbols by a table, then the rest."""
-        if self._waiting and self._waiting[-1] != index - 1:
-            self._check_waiting()
+        if self._pending and self._pending[-1] != index - 1:
+            self._check_pending()
         symbols = set(self.code.symbols)
         binds = []
         for dim in leaf.dims:
@@ -185,92 +185,92 @@ class Query:
             if isinstance(dim, tir.Var):
                 symbols.add(dim)
         self._tensors.append(leaf)
-        self._waiting.append(index)
-        self._table += row(leaf, binds, self.shared)
+        self._pending.append(index)
+        self._pending_rows += row(leaf, binds, self.shared)
         open_dims = [i for i, dim in enumerate(leaf.dims) if not isinstance(dim, tir.IntImm)]
         if not open_dims and leaf.strides is None:
             return
-        self._check_waiting()
+        self._check_pending()
         pointer = self.fn.load("ptr", self.fn.gep("i64", self.args, integer("i64", index)), 8)
         shape = self._field("ptr", pointer, "shape")
         for at in open_dims:
             value = self.fn.load("i64", self.fn.gep("i64", shape, integer("i64", at)), 8)
-            self._known_or_bound(f"dimension {at} of `{leaf.name}`", leaf.dims[at], value)
+            self._bind_or_compare(f"dimension {at} of `{leaf.name}`", leaf.dims[at], value)
         if leaf.strides is not None:
-            self._strided(leaf, pointer, shape)
+            self._check_strides(leaf, pointer, shape)
 
-    def _check_waiting(self) -> None:
+    def _check_pending(self) -> None:
         """Check the tensors since the last call of this."""
-        if not self._waiting:
+        if not self._pending:
             return
         fn, module = self.fn, self.shared.ctx.module
-        values = ", ".join(f"i64 {v}" for v in self._table)
-        name = f"{fn.symbol}.tensors.{self._waiting[0]}"
-        kind = f"private unnamed_addr constant [{len(self._table)} x i64]"
+        values = ", ".join(f"i64 {v}" for v in self._pending_rows)
+        name = f"{fn.symbol}.tensors.{self._pending[0]}"
+        kind = f"private unnamed_addr constant [{len(self._pending_rows)} x i64]"
         table = Value("ptr", module.global_(name, f"{kind} [{values}], align 8"))
-        first = fn.gep("i64", self.args, integer("i64", self._waiting[0]))
-        ranges = fn.gep(RANGE, self._ranges, integer("i64", len(self._tensors) - len(self._waiting)))
-        count = integer("i64", len(self._waiting))
+        first = fn.gep("i64", self.args, integer("i64", self._pending[0]))
+        ranges = fn.gep(RANGE, self._ranges, integer("i64", len(self._tensors) - len(self._pending)))
+        count = integer("i64", len(self._pending))
         code = fn.call("i32", module.helper(CHECK, CHECK_TEXT, shared=True), [first, count, table, ranges])
-        failed, go_on = fn.cold("failed", [f"ret {code}"]), fn.label("ok")
-        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
-        fn.start(go_on)
-        self._waiting, self._table = [], []
+        failed, passed = fn.cold("failed", [f"ret {code}"]), fn.label("ok")
+        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), passed, failed)
+        fn.start(passed)
+        self._pending, self._pending_rows = [], []
 
     def _field(self, type: str, pointer: Value, name: str) -> Value:
-        place = self.fn.gep("i8", pointer, integer("i64", OFFSET[name]))
-        return self.fn.load(type, place, 4 if type == "i32" else 8)
+        address = self.fn.gep("i8", pointer, integer("i64", OFFSET[name]))
+        return self.fn.load(type, address, 4 if type == "i32" else 8)
 
-    def _strided(self, leaf: Leaf, pointer: Value, shape: Value) -> None:
+    def _check_strides(self, leaf: Leaf, pointer: Value, shape: Value) -> None:
         """Declared strides: bound or compared; and the range of bytes that they reach."""
         fn = self.fn
         assert leaf.strides is not None and leaf.dtype is not None
         count = range(len(leaf.dims))
         dims = [fn.load("i64", fn.gep("i64", shape, integer("i64", i)), 8) for i in count]
-        given = self._strides_of(dims, self._field("ptr", pointer, "strides"))
+        strides = self._strides_of(dims, self._field("ptr", pointer, "strides"))
         zero, one = integer("i64", 0), integer("i64", 1)
         low, high = zero, one
         empty: Value = integer("i1", 0)
-        for index, (want, stride, extent) in enumerate(zip(leaf.strides, given, dims, strict=True)):
+        for index, (want, stride, extent) in enumerate(zip(leaf.strides, strides, dims, strict=True)):
             what = f"stride {index} of `{leaf.name}`"
             if isinstance(want, tir.Var) and want not in self.code.symbols:
                 self.code.symbols[want] = stride
-                self.where[want] = what
+                self.symbol_sources[want] = what
             else:
                 # where there is one element, its stride means nothing: take the declared one
-                self._stride_later(what, want, stride, extent)
+                self._check_stride(what, want, stride, extent)
             reach = fn.binary("mul", stride, fn.binary("sub", extent, one))
-            down = fn.icmp("slt", reach, zero)
-            low = fn.binary("add", low, fn.select(down, reach, zero))
-            high = fn.binary("add", high, fn.select(down, zero, reach))
+            is_negative = fn.icmp("slt", reach, zero)
+            low = fn.binary("add", low, fn.select(is_negative, reach, zero))
+            high = fn.binary("add", high, fn.select(is_negative, zero, reach))
             empty = fn.binary("or", empty, fn.icmp("eq", extent, zero))
         data = fn.op("i64", f"ptrtoint {self._field('ptr', pointer, 'data')} to i64")
         first = fn.binary("add", data, self._field("i64", pointer, "byte_offset"))
         width = integer("i64", leaf.dtype.bytes * leaf.dtype.lanes)
-        place = fn.gep(RANGE, self._ranges, integer("i64", len(self._tensors) - 1))
-        for offset, at in ((low, 0), (high, 1)):
+        range_address = fn.gep(RANGE, self._ranges, integer("i64", len(self._tensors) - 1))
+        for offset, bound in ((low, 0), (high, 1)):
             edge = fn.binary("add", first, fn.binary("mul", offset, width))
-            cell = fn.gep(RANGE, place, integer("i64", 0), integer("i32", at))
+            cell = fn.gep(RANGE, range_address, integer("i64", 0), integer("i32", bound))
             fn.store(fn.select(empty, zero, edge), cell)
 
-    def _stride_later(self, what: str, want: tir.Expr, stride: Value, extent: Value) -> None:
+    def _check_stride(self, what: str, want: tir.Expr, stride: Value, extent: Value) -> None:
         fn = self.fn
         if isinstance(want, tir.IntImm):
             trivial = fn.icmp("sle", extent, integer("i64", 1))
-            self._expect(what, want, fn.select(trivial, self.code.value(want), stride))
+            self._require_value(what, want, fn.select(trivial, self.code.value(want), stride))
         else:
-            self._later.append((what, want, stride))
+            self._deferred.append((what, want, stride))
 
     def _strides_of(self, dims: list[Value], strides: Value) -> list[Value]:
         """The strides of a DLTensor; without any it is compact."""
         fn = self.fn
-        given = fn.icmp("ne", strides, NULL)
-        space = fn.alloca("i64", max(len(dims), 1), 8)
+        has_strides = fn.icmp("ne", strides, NULL)
+        compact = fn.alloca("i64", max(len(dims), 1), 8)
         step: Value = integer("i64", 1)
         for index in reversed(range(len(dims))):
-            fn.store(step, fn.gep("i64", space, integer("i64", index)))
+            fn.store(step, fn.gep("i64", compact, integer("i64", index)))
             step = fn.binary("mul", step, dims[index])
-        source = fn.select(given, strides, space)
+        source = fn.select(has_strides, strides, compact)
         return [fn.load("i64", fn.gep("i64", source, integer("i64", i)), 8) for i in range(len(dims))]
 
     # ------------------------------------------------------------ sizes, results
@@ -279,16 +279,16 @@ class Query:
         """Store workspace bytes and symbols to `out`; overflow of 64 bits is an error."""
         fn, func = self.fn, self.func
         code = self.code
-        fits: Value = integer("i1", 1)
-        for place, expr in func.places:
-            value = code.symbols[place] = code.value(expr)
-            fits = fn.binary("and", fits, fn.icmp("ult", value, integer("i64", _MOST_BYTES)))
+        is_small: Value = integer("i1", 1)
+        for workspace_end, expr in func.places:
+            value = code.symbols[workspace_end] = code.value(expr)
+            is_small = fn.binary("and", is_small, fn.icmp("ult", value, integer("i64", _MAX_WORKSPACE)))
         for leaf in func.outputs():
             for dim in leaf.dims:
                 code.value(dim)
         assert code.failed is not None
-        fits = fn.binary("and", fits, fn.binary("xor", code.failed, integer("i1", 1)))
-        self._unless(fits, "MEMORY", "the intermediates or results are too large")
+        is_small = fn.binary("and", is_small, fn.binary("xor", code.failed, integer("i1", 1)))
+        self._require(is_small, "MEMORY", "the intermediates or results are too large")
         fn.store(code.value(func.workspace), self.out, 8)
         for index, symbol in enumerate(func.symbols):
             fn.store(code.symbols[symbol], fn.gep("i64", self.out, integer("i64", 1 + index)), 8)
@@ -297,14 +297,14 @@ class Query:
         fn = self.fn
         if leaf.kind == "tensor":
             self._tensor(leaf, index)
-            for what, expr, value in self._later:
-                self._expect(what, expr, value)
-            self._later.clear()
+            for what, expr, value in self._deferred:
+                self._require_value(what, expr, value)
+            self._deferred.clear()
             return
-        self._check_waiting()
+        self._check_pending()
         if leaf.kind != "shape" or leaf.dims:
             pointer = fn.load("ptr", fn.gep("i64", self.args, integer("i64", index)), 8)
-            self._unless(fn.icmp("ne", pointer, NULL), "NULL", f"`{leaf.name}` is null")
+            self._require(fn.icmp("ne", pointer, NULL), "NULL", f"`{leaf.name}` is null")
 
     def _overlaps(self) -> None:
         written = [i for i, leaf in enumerate(self._tensors) if leaf.written]
@@ -316,4 +316,4 @@ class Query:
         for index in written:
             hit = fn.call("i1", helper, [self._ranges, integer("i64", count), integer("i64", index)])
             text = f"`{self._tensors[index].name}` shares memory with another argument"
-            self._unless(fn.binary("xor", hit, integer("i1", 1)), "OVERLAP", text)
+            self._require(fn.binary("xor", hit, integer("i1", 1)), "OVERLAP", text)

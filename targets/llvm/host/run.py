@@ -44,7 +44,7 @@ from mlcc.targets.plan.steps import (
     walk_steps,
 )
 
-_LONG = 300  # steps
+_MAX_OPTIMISED_STEPS = 300  # steps
 
 
 class Run:
@@ -57,7 +57,7 @@ class Run:
         ctx = shared.ctx
         # a long list of calls gains nothing from optimisation, and LLVM's takes more than linear time over it
         count = sum(1 for _ in walk_steps(func.steps))
-        attrs = f"noinline {'optnone ' if count > _LONG else ''}{ctx.function_attrs}"
+        attrs = f"noinline {'optnone ' if count > _MAX_OPTIMISED_STEPS else ''}{ctx.function_attrs}"
         self.fn: FunctionText = ctx.module.function("i32", symbol, params, linkage="", attrs=attrs)
         self.args, self.symbols, self.workspace = self.fn.params
         self.emitter = Emitter(self.fn, ctx)
@@ -71,11 +71,11 @@ class Run:
         for place, expr in self.func.places:
             self.code.symbols[place] = self.code.value(expr)
         for step in walk_steps(self.func.steps):
-            self._prepare(step)
+            self._hoist_operands(step)
         for _, expr in self.func.values:
-            self._ready(expr)
+            self._evaluate_early(expr)
         self.packed = PackedCalls(self.emitter, self.func.steps, self._address, self._scalar)
-        self._cells = {s: self.fn.alloca("i64", 1, 8, s.name) for s in self._measures()}
+        self._cells = {s: self.fn.alloca("i64", 1, 8, s.name) for s in self._data_dependent_symbols()}
         for cell in self._cells.values():
             self.fn.store(integer("i64", 0), cell, 8)
         self._steps(self.func.steps)
@@ -98,55 +98,55 @@ class Run:
                 cell = fn.load("double", fn.gep("i64", self.args, integer("i64", index)), 8)
                 self.emitter.bind(leaf.value, casts.cast(self.emitter, cell, FLOAT64, leaf.dtype))
 
-    def _prepare(self, step: Step) -> None:
+    def _hoist_operands(self, step: Step) -> None:
         """Compute what a step needs of symbols and arguments, in a place that comes before all steps."""
         for tensor in tensors_of(step):
-            self._base(tensor.memory.root())
-            self._ready(tensor.offset)
+            self._base_address(tensor.memory.root())
+            self._evaluate_early(tensor.offset)
             for dim in tensor.dims:
-                self._ready(dim)
-            self._ready(tensor.size)
+                self._evaluate_early(dim)
+            self._evaluate_early(tensor.size)
         match step:
             case CallKernel(args=args, symbols=symbols, workspace=workspace):
                 for expr in symbols:
-                    self._ready(expr)
+                    self._evaluate_early(expr)
                 if workspace is not None:
-                    self._base(workspace)
-                self._scalars(args)
+                    self._base_address(workspace)
+                self._hoist_scalars(args)
             case CallPacked(args=args):
-                self._scalars(args)
+                self._hoist_scalars(args)
             case Check(condition=condition) | Branch(condition=condition):
-                self._scalars((condition,))
+                self._hoist_scalars((condition,))
 
-    def _scalars(self, args: tuple[Value, ...]) -> None:
+    def _hoist_scalars(self, args: tuple[Value, ...]) -> None:
         for arg in args:
             if isinstance(arg, Scalar):
-                self._ready(arg.value)
+                self._evaluate_early(arg.value)
             elif isinstance(arg, Shape):
                 for dim in arg.dims:
-                    self._ready(dim)
+                    self._evaluate_early(dim)
 
-    def _ready(self, expr: tir.Expr) -> None:
-        if not expr.dtype.is_float and not self._is_late(expr):
+    def _evaluate_early(self, expr: tir.Expr) -> None:
+        if not expr.dtype.is_float and not self._is_data_dependent(expr):
             self.code.value(expr)
 
-    def _is_late(self, expr: tir.Expr) -> bool:
+    def _is_data_dependent(self, expr: tir.Expr) -> bool:
         """Return True if a value is unknown until some step has run."""
-        late = self.func.measured
-        return bool(late) and any(n in late for n in walk(expr) if isinstance(n, tir.Var))
+        symbols = self.func.measured
+        return bool(symbols) and any(n in symbols for n in walk(expr) if isinstance(n, tir.Var))
 
-    def _measures(self) -> list[tir.Var]:
+    def _data_dependent_symbols(self) -> list[tir.Var]:
         return [s.symbol for s in walk_steps(self.func.steps) if isinstance(s, Measure)]
 
-    def _base(self, memory: Memory) -> None:
+    def _base_address(self, memory: Memory) -> None:
         """The address where a piece of memory starts."""
         if memory in self._pointers:
             return
         fn = self.fn
         if memory.place is Place.CONSTANT:
             self.shared.ctx.module.global_(CONSTANTS, constants_declaration(self.shared.has_far_constants))
-            at = self.shared.offsets[memory.index]
-            address = fn.gep("i8", Operand("ptr", f"@{CONSTANTS}"), integer("i64", at))
+            offset = self.shared.offsets[memory.index]
+            address = fn.gep("i8", Operand("ptr", f"@{CONSTANTS}"), integer("i64", offset))
         elif memory.place is Place.TEMPORARY:
             assert memory.offset is not None
             address = fn.gep("i8", self.workspace, self.code.value(memory.offset))
@@ -164,9 +164,9 @@ class Run:
         data = fn.load("ptr", fn.gep("i8", pointer, integer("i64", OFFSET["data"])), 8)
         offset = fn.load("i64", fn.gep("i8", pointer, integer("i64", OFFSET["byte_offset"])), 8)
         address = fn.gep("i8", data, offset, flags="")
-        back = offset_bytes(leaf)
-        if tir.const_int(back) != 0:
-            address = fn.gep("i8", address, fn.binary("sub", integer("i64", 0), self.code.value(back)), flags="")
+        shift = offset_bytes(leaf)
+        if tir.const_int(shift) != 0:
+            address = fn.gep("i8", address, fn.binary("sub", integer("i64", 0), self.code.value(shift)), flags="")
         return address
 
     # ------------------------------------------------------------ values
@@ -181,7 +181,7 @@ class Run:
         """The value of a scalar expression: i64 or i1 for integers and conditions, else its register type."""
         return self.emitter.expr(expr) if expr.dtype.is_float else self.code.value(expr)
 
-    def _flag(self, condition: Scalar | Tensor) -> Operand:
+    def _condition(self, condition: Scalar | Tensor) -> Operand:
         fn = self.fn
         if isinstance(condition, Tensor):
             return fn.icmp("ne", fn.load("i8", self._address(condition), 1), integer("i8", 0))
@@ -196,13 +196,13 @@ class Run:
                 case CallKernel():
                     self._kernel(step)
                 case CallPacked():
-                    self._succeed(self.packed.call(step))
+                    self._propagate_error(self.packed.call(step))
                 case Copy(target=target, source=source):
                     self._copy(target, source)
                 case Check():
                     self._check(step)
                 case Measure():
-                    self._measure(step)
+                    self._read_symbol(step)
                 case Branch():
                     self._branch(step)
                 case Loop():
@@ -231,7 +231,7 @@ class Run:
             values.append(fn.alloca(memory_type(sig.result)))
         values.append(NULL if step.workspace is None else self._pointers[step.workspace])
         # kept out of line: a graph may call one kernel many times, and LLVM is slow on huge functions
-        self._succeed(fn.call("i32", f"@{kernel.symbol}", values, attrs="noinline"))
+        self._propagate_error(fn.call("i32", f"@{kernel.symbol}", values, attrs="noinline"))
 
     def _resized(self, value: Operand, type: str) -> Operand:
         """An i1 or i64 as an integer of another width."""
@@ -250,27 +250,31 @@ class Run:
         label = self._failures.get(code)
         if label is None:
             label = self._failures[code] = fn.cold("fail", [f"ret i32 {code}"])
-        go_on = fn.label("ok")
-        flag = self._exact(step.condition.value) if step.exact and isinstance(step.condition, Scalar) else None
-        fn.cond_br(self._flag(step.condition) if flag is None else flag, go_on, label)
-        fn.start(go_on)
+        passed = fn.label("ok")
+        flag = (
+            self._holds_without_overflow(step.condition.value)
+            if step.exact and isinstance(step.condition, Scalar)
+            else None
+        )
+        fn.cond_br(self._condition(step.condition) if flag is None else flag, passed, label)
+        fn.start(passed)
 
-    def _exact(self, condition: tir.Expr) -> Operand:
+    def _holds_without_overflow(self, condition: tir.Expr) -> Operand:
         """A condition that does not hold where its operands overflow."""
         code = DimCode(self.fn, self.func.dims, self.code.symbols, overflow=True)
         holds = code.value(condition)
         assert code.failed is not None
         return self.fn.binary("and", holds, self.fn.binary("xor", code.failed, integer("i1", 1)))
 
-    def _succeed(self, code: Operand) -> None:
+    def _propagate_error(self, code: Operand) -> None:
         """Return the error code of a callee, unless it is 0."""
         fn = self.fn
         failed = fn.cold("failed", [f"ret {code}"])
-        go_on = fn.label("ok")
-        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
-        fn.start(go_on)
+        passed = fn.label("ok")
+        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), passed, failed)
+        fn.start(passed)
 
-    def _measure(self, step: Measure) -> None:
+    def _read_symbol(self, step: Measure) -> None:
         """Read a symbol. It lives in a cell, as a later use may come after the end of the branch that it is read in."""
         fn = self.fn
         value = fn.load("i64", self._address(step.source), 8)
@@ -278,17 +282,17 @@ class Run:
         fn.cond_br(fn.icmp("sle", integer("i64", 0), value), good, bad)
         fn.start(good)
         fn.store(value, self._cells[step.symbol], 8)
-        self._know(step.symbol, value)
+        self._define_symbol(step.symbol, value)
 
-    def _know(self, symbol: tir.Var, value: Operand) -> None:
+    def _define_symbol(self, symbol: tir.Var, value: Operand) -> None:
         self.code.symbols[symbol] = value
         self.emitter.bind(symbol, value)
 
     def _branch(self, step: Branch) -> None:
         fn = self.fn
-        then, other, done = fn.label("then"), fn.label("else"), fn.label("end")
-        fn.cond_br(self._flag(step.condition), then, other)
-        for label, steps in ((then, step.then_steps), (other, step.else_steps)):
+        then, otherwise, done = fn.label("then"), fn.label("else"), fn.label("end")
+        fn.cond_br(self._condition(step.condition), then, otherwise)
+        for label, steps in ((then, step.then_steps), (otherwise, step.else_steps)):
             fn.start(label)
             with self.code.scope():
                 self._steps(steps)
@@ -314,21 +318,21 @@ class Run:
         fn = self.fn
         for inner in walk_steps(steps):
             if isinstance(inner, Measure):
-                self._know(inner.symbol, fn.load("i64", self._cells[inner.symbol], 8))
+                self._define_symbol(inner.symbol, fn.load("i64", self._cells[inner.symbol], 8))
 
     def _values(self) -> None:
         """Results that are no tensors: numbers, and the values of shapes."""
         fn = self.fn
-        seen: dict[int, int] = {}
+        last_element: dict[int, int] = {}
         for leaf, expr in self.func.values:
-            at = seen[leaf] = seen.get(leaf, -1) + 1
+            element = last_element[leaf] = last_element.get(leaf, -1) + 1
             pointer = fn.load("ptr", fn.gep("i64", self.args, integer("i64", leaf)), 8)
             value = self._scalar(expr)
             if expr.dtype.is_float:
                 value = casts.cast(self.emitter, value, expr.dtype, FLOAT64)
             elif value.type == "i1":
                 value = fn.convert("zext", value, "i8")
-            fn.store(value, fn.gep("i64", pointer, integer("i64", at)))
+            fn.store(value, fn.gep("i64", pointer, integer("i64", element)))
 
     def _extents(self) -> None:
         """The extents that results turned out to have, to the shapes of their DLTensors."""

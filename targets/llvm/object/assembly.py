@@ -38,12 +38,12 @@ def _local_symbols(text: str) -> set[str]:
 def _renamed(text: str, number: int, names: set[str]) -> str:
     """A text with the number of its module behind these names."""
 
-    def changed(found: re.Match[str]) -> str:
-        name = found[0]
+    def replacement(match: re.Match[str]) -> str:
+        name = match[0]
         if name not in names:
             return name
         return f'{name[:-1]}.u{number}"' if name[0] == '"' else f"{name}.u{number}"
 
     return "".join(
-        line if line.startswith(_TEXTS) else _USED.sub(changed, line) for line in text.splitlines(keepends=True)
+        line if line.startswith(_TEXTS) else _USED.sub(replacement, line) for line in text.splitlines(keepends=True)
     )

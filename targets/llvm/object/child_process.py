@@ -30,10 +30,10 @@ def run_apart(job: Callable[[], T]) -> T:
 
     Raises CompileError E0016 where that has too little memory, or is ended by a signal.
     """
-    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as stderr:
         child = os.fork()
         if child == 0:
-            _answer(job, answer, said)
+            _run_job(job, answer, stderr)
         try:
             _, status = os.waitpid(child, 0)
         except BaseException:
@@ -44,24 +44,24 @@ def run_apart(job: Callable[[], T]) -> T:
         answer.seek(0)
         content = answer.read()
         if status or not content:
-            said.seek(0)
-            raise _gave_up(status, said.read().decode("utf-8", "replace"))
+            stderr.seek(0)
+            raise _out_of_memory_error(status, stderr.read().decode("utf-8", "replace"))
     is_result, value = pickle.loads(content)  # noqa: S301 - what our own child wrote
     if is_result:
         return value  # type: ignore[no-any-return]
     if isinstance(value, MemoryError):
-        raise _gave_up(0, "out of memory")
+        raise _out_of_memory_error(0, "out of memory")
     raise value
 
 
-def _answer(job: Callable[[], Any], answer: BinaryIO, said: BinaryIO) -> NoReturn:
+def _run_job(job: Callable[[], Any], answer: BinaryIO, stderr: BinaryIO) -> NoReturn:
     """Run the job in the child and exit: control never returns to the parent's code."""
     try:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.dup2(said.fileno(), 2)
+        os.dup2(stderr.fileno(), 2)
         try:
             outcome = (True, job())
         except Exception as exc:  # noqa: BLE001 - the parent raises it
@@ -73,11 +73,11 @@ def _answer(job: Callable[[], Any], answer: BinaryIO, said: BinaryIO) -> NoRetur
         os._exit(1)
 
 
-def _gave_up(status: int, said: str) -> CompileError:
+def _out_of_memory_error(status: int, stderr: str) -> CompileError:
     number = os.waitstatus_to_exitcode(status)
     how = f"ended by {signal.Signals(-number).name}" if number < 0 else f"ended with {number}"
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in stderr.splitlines() if line.strip()]
     why = next((line for line in lines if "LLVM ERROR" in line or "what()" in line), lines[-1] if lines else "")
-    text = "LLVM ran out of memory" if "memory" in why or "bad_alloc" in said or not why else "LLVM gave up"
+    text = "LLVM ran out of memory" if "memory" in why or "bad_alloc" in stderr or not why else "LLVM gave up"
     help = "this process has a limit of memory (`ulimit -v`): raise it, or split the module"
     return CompileError(error("E0016", f"{text}: {why.strip() or how}", help=help))

@@ -80,11 +80,11 @@ def compile_text(
     its own, and CompileError E0016 says that it got too little.
     """
     if memory_is_limited() and not kernels:  # those have their own process
-        return run_apart(lambda: _compiled(text, machine, level, emit, kernels, mend))
-    return _compiled(text, machine, level, emit, kernels, mend)
+        return run_apart(lambda: _compile(text, machine, level, emit, kernels, mend))
+    return _compile(text, machine, level, emit, kernels, mend)
 
 
-def _compiled(
+def _compile(
     text: str, machine: Machine, level: int, emit: frozenset[str], kernels: Sequence[str],
     mend: Callable[[list[str], Callable[[], str]], str | None] | None,
 ) -> Compiled:  # fmt: skip
@@ -103,7 +103,7 @@ def _compiled(
                 function.linkage = "internal"
         module.verify()
         run_pipeline(llvm, tm, module, level, vectorize=level >= 2 and not machine.is_gpu)
-        module = _worked_around(module, machine, context)
+        module = _apply_workarounds(module, machine, context)
         if mend is not None:
             optimised = module
             changed = mend([f.name for f in module.functions], lambda: str(optimised))
@@ -154,7 +154,7 @@ def compile_unit(text: str, machine: Machine, level: int, code: Code, tm: Any = 
     import llvmlite.binding as llvm
 
     tm = tm or target_machine(machine, codegen_level(level, code))
-    module = _optimised(llvm, text, machine, level, code, tm, llvm.create_context())
+    module = _optimise_text(llvm, text, machine, level, code, tm, llvm.create_context())
     try:
         return unlocked.emit(tm, module)
     finally:
@@ -172,7 +172,7 @@ def assembly(units: Sequence[tuple[str, Code]], machine: Machine, level: int) ->
         texts = []
         for text, code in units:
             tm = target_machine(machine, codegen_level(level, code))
-            module = _optimised(llvm, text, machine, level, code, tm, llvm.create_context())
+            module = _optimise_text(llvm, text, machine, level, code, tm, llvm.create_context())
             texts.append(tm.emit_assembly(module))
         return joined(texts)
 
@@ -185,29 +185,29 @@ def linked_ir(units: Sequence[tuple[str, Code]], machine: Machine, level: int) -
 
     def linked() -> str:
         context = llvm.create_context()
-        whole: Any = None
+        result: Any = None
         for text, code in units:
             tm = target_machine(machine, codegen_level(level, code))
-            module = _optimised(llvm, text, machine, level, code, tm, context)
-            if whole is None:
-                whole = module
+            module = _optimise_text(llvm, text, machine, level, code, tm, context)
+            if result is None:
+                result = module
             else:
-                whole.link_in(module)
-        return str(whole)
+                result.link_in(module)
+        return str(result)
 
     return run_apart(linked) if memory_is_limited() else linked()
 
 
-def _optimised(llvm: Any, text: str, machine: Machine, level: int, code: Code, tm: Any, context: Any) -> Any:
+def _optimise_text(llvm: Any, text: str, machine: Machine, level: int, code: Code, tm: Any, context: Any) -> Any:
     module = unlocked.parse(text, context)
     module.triple = machine.triple
     module.data_layout = str(tm.target_data)
     unlocked.verify(module)
     optimise(llvm, tm, module, level, code)
-    return _worked_around(module, machine, context)
+    return _apply_workarounds(module, machine, context)
 
 
-def _worked_around(module: Any, machine: Machine, context: Any) -> Any:
+def _apply_workarounds(module: Any, machine: Machine, context: Any) -> Any:
     """Return the optimised module with workarounds for LLVM's miscompiles. Function attributes may enable AVX-512."""
     if not machine.triple.startswith("x86_64") or not lone_lanes.has_masked_stores(f.name for f in module.functions):
         return module

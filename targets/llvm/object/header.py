@@ -79,9 +79,9 @@ def c_header(facts: dict[str, Any]) -> str:
 def _function(name: str, symbol: str, params: tuple[Value, ...], results: Value | None, kind: str) -> Iterator[str]:
     inputs = [leaf for p in params for leaf in p.leaves()]
     outputs = [] if results is None else list(results.leaves())
-    taken: set[str] = set()
-    given = [_declare(leaf, taken, leaf.role == "in") for leaf in inputs]
-    results_text = [_declare(leaf, taken, False, result=True) for leaf in outputs]
+    used_names: set[str] = set()
+    params_text = [_declare(leaf, used_names, leaf.role == "in") for leaf in inputs]
+    results_text = [_declare(leaf, used_names, False, result=True) for leaf in outputs]
     yield f"/* {name}({', '.join(_describe(leaf) for leaf in inputs)})"
     if kind == "relax":
         yield f"   -> {', '.join(_describe(leaf) for leaf in outputs) or 'nothing'}"
@@ -91,14 +91,14 @@ def _function(name: str, symbol: str, params: tuple[Value, ...], results: Value 
         yield "   The data decide the extents of a result `at most` so large: pass it with the greatest extents; a call"
         yield "   puts the real ones into its `shape`, and as many elements, compact, to the start of its memory."
     yield "   */"
-    yield _prototype("int32_t", symbol, [*given, *results_text])
-    yield _prototype("int32_t", f"{symbol}_ws", ["void *ws", "int64_t ws_size", *given, *results_text])
-    yield _prototype("int64_t", f"{symbol}_ws_size", given)
+    yield _prototype("int32_t", symbol, [*params_text, *results_text])
+    yield _prototype("int32_t", f"{symbol}_ws", ["void *ws", "int64_t ws_size", *params_text, *results_text])
+    yield _prototype("int64_t", f"{symbol}_ws_size", params_text)
     if outputs:
-        shapes = [f"int64_t *{_unique((leaf.name or 'out') + '_shape', taken)}" for leaf in outputs]
-        most = any(leaf.at_most for leaf in outputs)
-        yield f"/* The {'greatest ' if most else ''}extents of every result for these parameters. */"
-        yield _prototype("int32_t", f"{symbol}_shape", [*given, *shapes])
+        shapes = [f"int64_t *{_unique((leaf.name or 'out') + '_shape', used_names)}" for leaf in outputs]
+        is_bounded = any(leaf.at_most for leaf in outputs)
+        yield f"/* The {'greatest ' if is_bounded else ''}extents of every result for these parameters. */"
+        yield _prototype("int32_t", f"{symbol}_shape", [*params_text, *shapes])
     yield _prototype("const char *", f"{symbol}_error", ["int32_t code"])
     yield ""
 
@@ -108,8 +108,8 @@ def _prototype(ret: str, name: str, params: list[str]) -> str:
     return f"{ret}{space}{name}({', '.join(params) or 'void'});"
 
 
-def _declare(leaf: Value, taken: set[str], constant: bool, result: bool = False) -> str:
-    name = _unique(leaf.name or "out", taken)
+def _declare(leaf: Value, used_names: set[str], constant: bool, result: bool = False) -> str:
+    name = _unique(leaf.name or "out", used_names)
     if leaf.kind == "tensor":
         return f"{'const ' if constant else ''}DLTensor *{name}"
     if leaf.kind == "pointer":
@@ -129,13 +129,13 @@ _KEYWORDS = frozenset(
 )
 
 
-def _unique(name: str, taken: set[str]) -> str:
-    """Return a C parameter name that is not taken, and add it to `taken`."""
+def _unique(name: str, used_names: set[str]) -> str:
+    """Return a C parameter name that is not taken, and add it to `used_names`."""
     base = unique = c_identifier(name)
     number = 1
-    while unique in taken or unique in _KEYWORDS:
+    while unique in used_names or unique in _KEYWORDS:
         unique, number = f"{base}_{number}", number + 1
-    taken.add(unique)
+    used_names.add(unique)
     return unique
 
 

@@ -28,7 +28,7 @@ def shared_library(pieces: list[Buffer], triple: str) -> bytes:
         # nostartfiles: what compilers add runs when a library is loaded, which `mlcc.load` refuses
         flags = ["-shared", "-nostartfiles", *(f"-Wl,{flag}" for flag in linker), "-o", target, source, "-lm"]
         try:
-            done = subprocess.run([*shlex.split(compiler), *flags], capture_output=True, text=True, check=False)
+            process = subprocess.run([*shlex.split(compiler), *flags], capture_output=True, text=True, check=False)
         except OSError as exc:
             raise CompileError(
                 error(
@@ -36,8 +36,8 @@ def shared_library(pieces: list[Buffer], triple: str) -> bytes:
                     help="install gcc or clang, name one in CC, or write an object (.o), which needs none",
                 )
             ) from None  # fmt: skip
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        if process.returncode != 0:
+            lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
             raise CompileError(error("E0755", f"`{compiler}` cannot link the shared library: {lines[0]}"))
         with open(target, "rb") as file:
             return sealed(file.read())

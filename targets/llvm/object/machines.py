@@ -38,18 +38,18 @@ def check(triple: str, cpu: str, features: Iterable[str]) -> None:
     """Raises CompileError for what is not listed, with the nearest name."""
     if triple not in TRIPLES:
         known = (*TRIPLES, *_SHORT_TRIPLES)
-        raise CompileError(error("E0705", f"unknown triple `{triple}`", help=_nearest(triple, known, TRIPLES)))
+        raise CompileError(error("E0705", f"unknown triple `{triple}`", help=_suggestion(triple, known, TRIPLES)))
     arch = triple.partition("-")[0]
     if cpu not in CPUS[arch]:
         raise CompileError(
-            error("E0706", f"unknown CPU `{cpu}` for {arch}", help=_nearest(cpu, CPUS[arch], CPUS[arch]))
+            error("E0706", f"unknown CPU `{cpu}` for {arch}", help=_suggestion(cpu, CPUS[arch], CPUS[arch]))
         )
     for feature in features:
         name = feature[1:]
         if feature[:1] not in ("+", "-") or name not in FEATURES[arch]:
-            help = _nearest(name, FEATURES[arch], FEATURES[arch])
+            help = _suggestion(name, FEATURES[arch], FEATURES[arch])
             raise CompileError(error("E0706", f"unknown feature `{feature}` for {arch}", help=help))
 
 
-def _nearest(word: str, known: Iterable[str], listed: Iterable[str]) -> str:
+def _suggestion(word: str, known: Iterable[str], listed: Iterable[str]) -> str:
     return did_you_mean(word, known) or f"known are {', '.join(listed)}"

@@ -14,7 +14,7 @@ from mlcc.runtime import elf
 from mlcc.runtime.elf import HEADER, RELOCATION, SECTION_HEADER, SYMBOL, UNDEFINED
 from mlcc.targets.llvm.object.objfile import StringTable
 
-_DROPPED = frozenset(
+_DROPPED_TYPES = frozenset(
     {0, elf.SYMTAB, elf.STRTAB, elf.RELA, 0x6FFF4C03}
 )  # the last: LLVM's table of address-taken symbols
 _SECTION = 3
@@ -68,20 +68,20 @@ class _Linker:
     def __init__(self) -> None:
         self.sections: dict[tuple[str, int, int, int], _Merged] = {}
         self.local: list[_Symbol] = []
-        self.of_section: dict[int, _Symbol] = {}  # by id of a merged section, which `sections` holds
-        self.outside: dict[str, _Symbol] = {}
+        self.section_symbols: dict[int, _Symbol] = {}  # by id of a merged section, which `sections` holds
+        self.external: dict[str, _Symbol] = {}
 
     def link(self, objects: Sequence[bytes]) -> bytes:
         for obj in objects:
-            self._read(obj)
-        return self._written(objects[0])
+            self._add_object(obj)
+        return self._write(objects[0])
 
-    def _read(self, data: bytes) -> None:
+    def _add_object(self, data: bytes) -> None:
         sections = elf.read_sections(data)
         view = memoryview(data)
         placed: dict[int, tuple[_Merged, int]] = {}
         for section in sections:
-            if section.type in _DROPPED:
+            if section.type in _DROPPED_TYPES:
                 continue
             key = section.name, section.type, section.flags, section.entsize
             target = self.sections.get(key)
@@ -119,35 +119,35 @@ class _Linker:
                     self.local.append(symbol)
                 symbols.append((symbol, 0))
             else:
-                symbols.append((self._resolved(symbol), 0))
+                symbols.append((self._resolve(symbol), 0))
         return symbols
 
     def _section_symbol(self, section: _Merged) -> _Symbol:
-        symbol = self.of_section.get(id(section))
+        symbol = self.section_symbols.get(id(section))
         if symbol is None:
-            symbol = self.of_section[id(section)] = _Symbol("", elf.LOCAL, _SECTION, 0, section)
+            symbol = self.section_symbols[id(section)] = _Symbol("", elf.LOCAL, _SECTION, 0, section)
             self.local.append(symbol)
         return symbol
 
-    def _resolved(self, symbol: _Symbol) -> _Symbol:
-        known = self.outside.setdefault(symbol.name, symbol)
-        if known is symbol:
+    def _resolve(self, symbol: _Symbol) -> _Symbol:
+        existing = self.external.setdefault(symbol.name, symbol)
+        if existing is symbol:
             return symbol
-        visibility = max(known.other & _VISIBILITY, symbol.other & _VISIBILITY)  # of 0 and hidden
+        visibility = max(existing.other & _VISIBILITY, symbol.other & _VISIBILITY)  # of 0 and hidden
         if symbol.section is not None:
-            if known.section is not None and known.bind != elf.WEAK != symbol.bind:
+            if existing.section is not None and existing.bind != elf.WEAK != symbol.bind:
                 raise ValueError(f"`{symbol.name}` is defined twice")
-            if known.section is None or (known.bind == elf.WEAK and symbol.bind != elf.WEAK):
-                known.bind, known.type, known.section = symbol.bind, symbol.type, symbol.section
-                known.value, known.size = symbol.value, symbol.size
-        elif known.section is None and symbol.bind == elf.GLOBAL:
-            known.bind = elf.GLOBAL
-        known.other = known.other & ~_VISIBILITY | visibility
-        return known
+            if existing.section is None or (existing.bind == elf.WEAK and symbol.bind != elf.WEAK):
+                existing.bind, existing.type, existing.section = symbol.bind, symbol.type, symbol.section
+                existing.value, existing.size = symbol.value, symbol.size
+        elif existing.section is None and symbol.bind == elf.GLOBAL:
+            existing.bind = elf.GLOBAL
+        existing.other = existing.other & ~_VISIBILITY | visibility
+        return existing
 
     # ------------------------------------------------------------ the result
 
-    def _written(self, first: bytes) -> bytes:
+    def _write(self, first: bytes) -> bytes:
         sections = list(self.sections.values())
         number = {id(section): index for index, section in enumerate(sections, 1)}
         linked = [section for section in sections if section.relocations]
@@ -189,16 +189,16 @@ class _Linker:
     def _table(self, number: dict[int, int], names: StringTable) -> tuple[bytearray, int]:
         """The symbol table, and how many of its entries are local."""
         local = list(self.local)
-        outside: list[_Symbol] = []
-        for symbol in self.outside.values():
+        external: list[_Symbol] = []
+        for symbol in self.external.values():
             is_hidden = symbol.section is not None and symbol.other & _VISIBILITY == _HIDDEN
             if is_hidden and symbol.bind == elf.GLOBAL:
                 symbol.bind, symbol.other = elf.LOCAL, 0
-            (local if symbol.bind == elf.LOCAL else outside).append(symbol)
+            (local if symbol.bind == elf.LOCAL else external).append(symbol)
         table = bytearray(SYMBOL.size)
-        for index, symbol in enumerate((*local, *outside), 1):
+        for index, symbol in enumerate((*local, *external), 1):
             symbol.index = index
-            home = UNDEFINED if symbol.section is None else number[id(symbol.section)]
+            section_index = UNDEFINED if symbol.section is None else number[id(symbol.section)]
             info = symbol.bind << 4 | symbol.type
-            table += SYMBOL.pack(names.add(symbol.name), info, symbol.other, home, symbol.value, symbol.size)
+            table += SYMBOL.pack(names.add(symbol.name), info, symbol.other, section_index, symbol.value, symbol.size)
         return table, 1 + len(local)

@@ -30,7 +30,7 @@ PRAGMA, PRAGMA_C = "pragma_import_llvm", "pragma_import_c"
 SECONDS = 30  # for a check, and for a compilation besides what the module's own text takes
 MEMORY = 2 << 30
 
-_CHILD = "import sys; sys.path[:] = {path!r}; from mlcc.targets.llvm.object.native_child import main; main()"
+_CHILD_CODE = "import sys; sys.path[:] = {path!r}; from mlcc.targets.llvm.object.native_child import main; main()"
 
 
 def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], permitted: bool) -> Natives:
@@ -48,7 +48,9 @@ def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], 
         raise CompileError(error("E0709", f"the program brings native code along (`{PRAGMA}`)", span, help=help))
     texts = list(spans)
     reachable = sorted({*externs.ALLOWED, *allowed})
-    answer = _child({"kind": "check", "texts": texts, "allowed": reachable}, machine, SECONDS, list(spans.values())[0])
+    answer = _run_child(
+        {"kind": "check", "texts": texts, "allowed": reachable}, machine, SECONDS, list(spans.values())[0]
+    )
     if "wrong" in answer:
         number, why = json.loads(answer["wrong"])
         code = "E0711" if "and so does another kernel" in why else "E0710"
@@ -93,8 +95,8 @@ def _texts(module: IRModule) -> dict[str, Span | None]:
                     help = "compile it to LLVM IR: clang -O3 -S -emit-llvm, and use pragma_import_llvm"
                     raise CompileError(error("E0709", f"C code (`{PRAGMA_C}`) is not compiled here", span, help=help))
                 if not isinstance(text, str) or "define" not in text:
-                    what = "a string that defines functions in LLVM IR; files are not read"
-                    raise CompileError(error("E0710", f"native code (`{PRAGMA}`) is {what}", span))
+                    expected = "a string that defines functions in LLVM IR; files are not read"
+                    raise CompileError(error("E0710", f"native code (`{PRAGMA}`) is {expected}", span))
                 spans.setdefault(text, span)
     return spans
 
@@ -114,7 +116,7 @@ def compile_with(
     """`compile_text` of a module together with its kernels, in a child process. Raises CompileError E0710."""
     seconds = SECONDS + len(text) // 20_000
     job = {"kind": "compile", "text": text, "texts": natives.texts, "level": level, "emit": sorted(emit)}
-    answer = _child(job, machine, seconds, None)
+    answer = _run_child(job, machine, seconds, None)
     compiled = Compiled(base64.b64decode(answer["obj"]), answer["asm"], answer["llvm_ir"])
     if compiled.obj:
         _check_object(compiled.obj, allowed)
@@ -141,29 +143,29 @@ def _check_object(obj: bytes, allowed: frozenset[str]) -> None:
             raise CompileError(error("E0710", message))
 
 
-def _child(job: dict[str, Any], machine: Machine, seconds: int, span: Span | None) -> dict[str, Any]:
+def _run_child(job: dict[str, Any], machine: Machine, seconds: int, span: Span | None) -> dict[str, Any]:
     """The answer of a child process to a job. Raises CompileError E0710 if it gives none."""
     size = MEMORY + 64 * sum(map(len, job["texts"]))
-    whole = {
+    request = {
         **job, "triple": machine.triple, "cpu": machine.cpu, "features": machine.features, "seconds": seconds,
         "bytes": size,
     }  # fmt: skip
-    command = [sys.executable, "-I", "-c", _CHILD.format(path=sys.path)]
+    command = [sys.executable, "-I", "-c", _CHILD_CODE.format(path=sys.path)]
     try:
-        done = subprocess.run(command, input=json.dumps(whole).encode(), capture_output=True, timeout=seconds + 5)
+        process = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, timeout=seconds + 5)
     except subprocess.TimeoutExpired:
-        raise _gave_up(f"LLVM did not finish within {seconds} seconds", span) from None
-    if done.returncode == 0:
-        answer: dict[str, Any] = json.loads(done.stdout)
+        raise _compile_failure(f"LLVM did not finish within {seconds} seconds", span) from None
+    if process.returncode == 0:
+        answer: dict[str, Any] = json.loads(process.stdout)
         return answer
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        raise _gave_up(f"LLVM did not finish within {seconds} seconds", span)
-    fatal = [line for line in said if "LLVM ERROR" in line or "Error" in line]
-    how = f"ended by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else "ended"
-    why = (fatal or said or [how])[0 if fatal else -1]
-    raise _gave_up(f"LLVM gave up on it: {why.removeprefix('LLVM ERROR: ')}", span)
+    messages = process.stderr.decode(errors="replace").strip().splitlines()
+    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise _compile_failure(f"LLVM did not finish within {seconds} seconds", span)
+    fatal = [line for line in messages if "LLVM ERROR" in line or "Error" in line]
+    how = f"ended by {signal.Signals(-process.returncode).name}" if process.returncode < 0 else "ended"
+    why = (fatal or messages or [how])[0 if fatal else -1]
+    raise _compile_failure(f"LLVM gave up on it: {why.removeprefix('LLVM ERROR: ')}", span)
 
 
-def _gave_up(why: str, span: Span | None) -> CompileError:
+def _compile_failure(why: str, span: Span | None) -> CompileError:
     return CompileError(error("E0710", f"native code (`{PRAGMA}`): {why}", span))

@@ -25,7 +25,7 @@ _NAMED_METADATA = re.compile(r"![-a-zA-Z$._]")
 
 # What a kernel's functions may say of themselves. Others ask for more of the machine (target-features), for symbols
 # that an object does not have (stack protectors, instrumentation), or for tables that it has no use for.
-_KEPT = frozenset({
+_KEPT_ATTRIBUTES = frozenset({
     "alwaysinline", "cold", "convergent", "hot", "inlinehint", "memory", "minsize", "mustprogress", "nocallback",
     "noduplicate", "nofree", "noinline", "nomerge", "norecurse", "noreturn", "nosync", "nounwind",
     "null_pointer_is_valid", "optnone", "optsize", "speculatable", "strictfp", "willreturn",
@@ -33,7 +33,7 @@ _KEPT = frozenset({
 _LINKAGES = frozenset({"external", "internal", "private", "linkonce_odr", "linkonce_any", "weak_odr", "weak_any"})
 
 
-class Wrong(Exception):
+class Rejected(Exception):
     """A text was refused; the message says why."""
 
 
@@ -43,20 +43,20 @@ def main() -> None:
     answer = os.dup(1)
     os.dup2(2, 1)  # LLVM's remarks belong to the messages
     job = json.load(sys.stdin)
-    _limit(job["seconds"], job["bytes"])
+    _limit_resources(job["seconds"], job["bytes"])
     machine = Machine(job["triple"], job["cpu"], tuple(job["features"]))
     try:
         result = check(job["texts"], machine, frozenset(job["allowed"])) if job["kind"] == "check" else compiled(
             job, machine
         )  # fmt: skip
-    except Wrong as exc:
+    except Rejected as exc:
         result = {"wrong": str(exc)}
     with open(answer, "w") as out:
         json.dump(result, out)
     os._exit(0)  # LLVM's modules and contexts do not care to be collected in any order
 
 
-def _limit(seconds: int, size: int) -> None:
+def _limit_resources(seconds: int, size: int) -> None:
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -83,22 +83,22 @@ def check(texts: Sequence[str], machine: Machine, allowed: frozenset[str]) -> di
     modules = []
     for number, text in enumerate(texts):
         try:
-            module = _parsed(text, machine)
-            kernels.append({"defines": _examined(module)})
+            module = _parse(text, machine)
+            kernels.append({"defines": _exported_signatures(module)})
             modules.append(module)
-        except Wrong as exc:
-            raise Wrong(json.dumps([number, str(exc)])) from None
+        except Rejected as exc:
+            raise Rejected(json.dumps([number, str(exc)])) from None
     owner: dict[str, int] = {}
     for number, kernel in enumerate(kernels):
         for name in kernel["defines"]:
             if name in owner:
-                raise Wrong(json.dumps([number, f"it defines `{name}`, and so does another kernel"]))
+                raise Rejected(json.dumps([number, f"it defines `{name}`, and so does another kernel"]))
             owner[name] = number
     for number, module in enumerate(modules):
         try:
-            kernels[number]["calls"] = _declarations(module, allowed, owner)
-        except Wrong as exc:
-            raise Wrong(json.dumps([number, str(exc)])) from None
+            kernels[number]["calls"] = _called_externs(module, allowed, owner)
+        except Rejected as exc:
+            raise Rejected(json.dumps([number, str(exc)])) from None
         for function in list(module.functions):
             if function.name in owner and not _is_local(function):
                 if not function.is_declaration:
@@ -108,7 +108,7 @@ def check(texts: Sequence[str], machine: Machine, allowed: frozenset[str]) -> di
     return {"kernels": kernels}
 
 
-def _parsed(text: str, machine: Machine) -> Any:
+def _parse(text: str, machine: Machine) -> Any:
     """Parse a module, without the parts that do not concern its code."""
     import llvmlite.binding as llvm
 
@@ -117,70 +117,72 @@ def _parsed(text: str, machine: Machine) -> Any:
         first = llvm.parse_assembly(text, llvm.create_context())
         arch = first.triple.partition("-")[0]
         if arch and arch != machine.triple.partition("-")[0]:
-            raise Wrong(f"it is made for {first.triple}")
-        _module_lines(str(first))
-        module = llvm.parse_assembly("\n".join(_plain(str(first), machine)) + "\n", llvm.create_context())
+            raise Rejected(f"it is made for {first.triple}")
+        _check_module_lines(str(first))
+        module = llvm.parse_assembly("\n".join(_cleaned_lines(str(first), machine)) + "\n", llvm.create_context())
         module.triple, module.data_layout = machine.triple, str(tm.target_data)
         module.verify()
     except RuntimeError as exc:
-        raise Wrong(f"LLVM does not accept it: {_first_line(exc)}") from None
+        raise Rejected(f"LLVM does not accept it: {_first_line(exc)}") from None
     return module
 
 
 def _first_line(exc: Exception) -> str:
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    said = [line for line in lines if "error:" in line]
-    text = (said or lines or ["it does not say why"])[0]
-    at = lines.index(text) if text in lines else len(lines)
-    return re.sub(r"^<string>:", "line ", text) + (f" `{lines[at + 1]}`" if at + 1 < len(lines) and said else "")
+    errors = [line for line in lines if "error:" in line]
+    text = (errors or lines or ["it does not say why"])[0]
+    index = lines.index(text) if text in lines else len(lines)
+    return re.sub(r"^<string>:", "line ", text) + (
+        f" `{lines[index + 1]}`" if index + 1 < len(lines) and errors else ""
+    )
 
 
-def _module_lines(text: str) -> None:
+def _check_module_lines(text: str) -> None:
     for line in text.splitlines():
         bare = _STRING.sub('""', line)
         if line.startswith("module asm"):
-            raise Wrong("it has assembly code (`module asm`)")
+            raise Rejected("it has assembly code (`module asm`)")
         if line.startswith("@"):
             match = _NAME.match(line)
             name = match.group(1).strip('"') if match else line
             words = _NAME.sub("", bare).split(" {", 1)[0].split()
             kind = next((w for w in words if w in ("global", "constant", "alias", "ifunc")), "global")
-            _global(name, kind, words)
+            _check_global(name, kind, words)
         if line.startswith(("@", "define")) and re.search(r'(?<![%@$.\w-])(section|partition) ""', bare):
-            raise Wrong("it names a section of its own")
+            raise Rejected("it names a section of its own")
         if line.startswith("define") and re.search(r'(?<![%@$.\w-])(gc "|personality |prefix |prologue )', bare):
-            raise Wrong("a function has a garbage collector, a personality, or data in front of it")
+            raise Rejected("a function has a garbage collector, a personality, or data in front of it")
 
 
-def _global(name: str, kind: str, words: list[str]) -> None:
+def _check_global(name: str, kind: str, words: list[str]) -> None:
     if name.startswith("llvm."):
-        raise Wrong(f"it has `@{name}`: start-up code and kept symbols are not for kernels")
+        raise Rejected(f"it has `@{name}`: start-up code and kept symbols are not for kernels")
     if kind in ("alias", "ifunc"):
-        raise Wrong(f"`@{name}` is an {kind}")
+        raise Rejected(f"`@{name}` is an {kind}")
     if "external" in words or "extern_weak" in words:
-        raise Wrong(f"the variable `@{name}` is not defined in it")
+        raise Rejected(f"the variable `@{name}` is not defined in it")
     if kind != "constant" or any(w.startswith("thread_local") for w in words) or "externally_initialized" in words:
-        raise Wrong(f"the variable `@{name}` can be written: kernels keep no state")
+        raise Rejected(f"the variable `@{name}` can be written: kernels keep no state")
 
 
-def _plain(text: str, machine: Machine) -> Iterator[str]:
+def _cleaned_lines(text: str, machine: Machine) -> Iterator[str]:
     """The lines of a printed module without modules' flags and debug information, comdats, and attributes not kept."""
     extra = re.sub(r"^nounwind ?", "", machine.function_attrs)
     for line in text.splitlines():
         if _NAMED_METADATA.match(line) or (line.startswith("$") and " = comdat " in line):
             continue
         if line.startswith("attributes #"):
-            head, _, rest = line.partition(" = {")
-            attributes = _ATTRIBUTE.findall(rest.rpartition("}")[0])
-            kept = [a for a in attributes if re.split(r"[=(]", a)[0] in _KEPT]
-            yield f"{head} = {{ {' '.join([*kept, extra])} }}"
+            head, _, body = line.partition(" = {")
+            attributes = _ATTRIBUTE.findall(body.rpartition("}")[0])
+            attributes_kept = [a for a in attributes if re.split(r"[=(]", a)[0] in _KEPT_ATTRIBUTES]
+            yield f"{head} = {{ {' '.join([*attributes_kept, extra])} }}"
         elif line.startswith(("define", "@")):
             yield re.sub(r",? comdat(\(\$(\"[^\"]*\"|[-a-zA-Z$._0-9]+)\))?(?=[ ,]|$)", "", line)
         else:
             yield line
 
 
-def _examined(module: Any) -> dict[str, Any]:
+def _exported_signatures(module: Any) -> dict[str, Any]:
     """Return the signatures of the module's exported functions. Raises Wrong for code that kernels may not have."""
     import llvmlite.binding as llvm
 
@@ -189,18 +191,18 @@ def _examined(module: Any) -> dict[str, Any]:
         if function.is_declaration:
             continue
         if function.linkage.name not in _LINKAGES:
-            raise Wrong(f"`{function.name}` has linkage {function.linkage.name}")
+            raise Rejected(f"`{function.name}` has linkage {function.linkage.name}")
         for block in function.blocks:
             for instruction in block.instructions:
                 if any(o.value_kind == llvm.ValueKind.inline_asm for o in instruction.operands):
-                    raise Wrong(f"`{function.name}` has inline assembly")
+                    raise Rejected(f"`{function.name}` has inline assembly")
         if not _is_local(function):
-            shape = str(function.global_value_type)
+            function_type = str(function.global_value_type)
             params = [str(a.type) for a in function.arguments]
-            result = shape.partition(" (")[0] if " (" in shape else shape
-            defined[function.name] = {"result": result, "params": params, "varargs": "..." in shape}
+            result = function_type.partition(" (")[0] if " (" in function_type else function_type
+            defined[function.name] = {"result": result, "params": params, "varargs": "..." in function_type}
     if not defined:
-        raise Wrong("it defines no function")
+        raise Rejected("it defines no function")
     return defined
 
 
@@ -208,7 +210,7 @@ def _is_local(function: Any) -> bool:
     return function.linkage.name in ("internal", "private")
 
 
-def _declarations(module: Any, allowed: frozenset[str], owner: dict[str, int]) -> list[str]:
+def _called_externs(module: Any, allowed: frozenset[str], owner: dict[str, int]) -> list[str]:
     """Return the functions that the module uses and no kernel defines. Raises Wrong for one that is not allowed."""
     text = str(module)
     used = []
@@ -218,7 +220,7 @@ def _declarations(module: Any, allowed: frozenset[str], owner: dict[str, int]) -
             continue
         if len(re.findall(rf'@"?{re.escape(name)}"?(?![-a-zA-Z$._0-9])', text)) > 1:
             if name not in allowed:
-                raise Wrong(f"it calls `{name}`, which is neither among libm's functions nor allowed")
+                raise Rejected(f"it calls `{name}`, which is neither among libm's functions nor allowed")
             used.append(name)
     return used
 

@@ -16,7 +16,7 @@ from mlcc.runtime.elf import HEADER, SECTION_HEADER, SYMBOL
 from mlcc.runtime.manifest import checksum_place
 
 Buffer = bytes | bytearray | memoryview
-_HIDDEN = 2  # from other objects and libraries
+_HIDDEN_VISIBILITY = 2  # from other objects and libraries
 
 
 class Pieces(list[Buffer]):
@@ -68,7 +68,7 @@ def finish(
     table = StringTable()
     names = [table.add(s.name) for s in old]
     new_names = [table.add(s.name) for s in sections]
-    _symbols(code, obj, symtab, strings, table, define, rename, len(old))
+    _rewrite_symbols(code, obj, symtab, strings, table, define, rename, len(old))
 
     pieces = Pieces([code])
     at = len(code)
@@ -110,7 +110,7 @@ class StringTable:
         return bytes(self._bytes)
 
 
-def _symbols(
+def _rewrite_symbols(
     code: bytearray, obj: bytes, symtab: elf.Section, strings: elf.Section, table: StringTable,
     define: Mapping[str, Definition], rename: Callable[[str], str], first: int,
 ) -> None:  # fmt: skip
@@ -119,10 +119,10 @@ def _symbols(
     for at in range(symtab.offset, symtab.offset + symtab.size, SYMBOL.size):
         name_at, info, other, section, value, size = SYMBOL.unpack_from(obj, at)
         name = source.at(name_at) if name_at else ""
-        place = define.get(name)
-        if place is not None:
-            section, value, size = first + place.section, place.offset, place.size
-            info, other = info & 0xF0 | 1, _HIDDEN  # an object
+        definition = define.get(name)
+        if definition is not None:
+            section, value, size = first + definition.section, definition.offset, definition.size
+            info, other = info & 0xF0 | 1, _HIDDEN_VISIBILITY  # an object
         SYMBOL.pack_into(code, at, table.add(rename(name)), info, other, section, value, size)
 
 

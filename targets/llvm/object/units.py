@@ -43,11 +43,11 @@ class Unit:
 
 def jobs() -> int:
     """Return the number of compile threads: one per core of this process, at most `MLCC_JOBS` (default 64)."""
-    most = os.environ.get(JOBS, "").strip()
-    return min(num_cores(), int(most) if most else 64)
+    limit = os.environ.get(JOBS, "").strip()
+    return min(num_cores(), int(limit) if limit else 64)
 
 
-class _Turns:
+class _SwitchInterval:
     """The interpreter's switch interval, shortened while anything is compiled.
 
     Its default of 5 ms is as long as LLVM's average call, and a thread waits for the GIL at the end of each call.
@@ -72,7 +72,7 @@ class _Turns:
                 sys.setswitchinterval(self._former)
 
 
-_turns = _Turns()
+_switch_interval = _SwitchInterval()
 
 
 class UnitCompiler:
@@ -87,7 +87,7 @@ class UnitCompiler:
         self.level = level
         self._watch = watch
         self.units: list[Unit] = []
-        self._same: dict[tuple[str, Code], Unit] = {}
+        self._unique: dict[tuple[str, Code], Unit] = {}
         self._waiting: deque[Unit] = deque()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
@@ -96,40 +96,40 @@ class UnitCompiler:
         self._done = 0
         self._count = jobs()
         self._store = store()
-        self._wrote = False
+        self._has_stored = False
 
     def add(self, unit: Unit) -> None:
         """Queue a unit for compilation, which starts at once if a core is free. Equal units are compiled once."""
-        same = self._same.setdefault((unit.text, unit.code), unit)
+        first = self._unique.setdefault((unit.text, unit.code), unit)
         self.units.append(unit)
-        if same is not unit:
+        if first is not unit:
             return
         with self._changed:
             self._waiting.append(unit)
             self._changed.notify()
         if self._count > 1 and len(self._threads) < self._count and not memory_is_limited():
-            self._start()
+            self._start_thread()
 
     def objects(self) -> list[bytes]:
         """Return the objects of all units, in order. Re-raises the exception of the first faulty one."""
         if self._threads:
             self._close()
         elif memory_is_limited():
-            compiled = run_apart(lambda: self._all(quietly=True))
-            for unit, result in zip(self._same.values(), compiled, strict=True):
+            compiled = run_apart(lambda: self._compile_all(quietly=True))
+            for unit, result in zip(self._unique.values(), compiled, strict=True):
                 unit.obj, unit.compilation, unit.known = result
-                self._wrote = self._wrote or not unit.known
-                self._tell(unit)
+                self._has_stored = self._has_stored or not unit.known
+                self._notify(unit)
         else:
-            self._all()
+            self._compile_all()
         for index in sorted(self._errors):
             raise self._errors[index]
-        if self._wrote and self._store is not None:
+        if self._has_stored and self._store is not None:
             self._store.trim()
         for unit in self.units:
             if not unit.obj:
-                same = self._same[unit.text, unit.code]
-                unit.obj, unit.known = same.obj, True
+                first = self._unique[unit.text, unit.code]
+                unit.obj, unit.known = first.obj, True
         return [unit.obj for unit in self.units]
 
     def linked(self) -> bytes:
@@ -137,7 +137,7 @@ class UnitCompiler:
         return merged(list(dict.fromkeys(self.objects())))
 
     def __enter__(self) -> UnitCompiler:
-        _turns.shorten()
+        _switch_interval.shorten()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,22 +146,22 @@ class UnitCompiler:
                 self._waiting.clear()
             self._close()
         finally:
-            _turns.restore()
+            _switch_interval.restore()
 
     # ------------------------------------------------------------ parts
 
-    def _all(self, quietly: bool = False) -> list[tuple[bytes, float, bool]]:
+    def _compile_all(self, quietly: bool = False) -> list[tuple[bytes, float, bool]]:
         """Compile all queued units in this thread; `quietly` in a child, whose parent announces them."""
         machines: dict[int, Any] = {}
         while self._waiting:
             unit = self._waiting.popleft()
             self._compile(unit, machines)
             if not quietly:
-                self._tell(unit)
-        return [(unit.obj, unit.compilation, unit.known) for unit in self._same.values()]
+                self._notify(unit)
+        return [(unit.obj, unit.compilation, unit.known) for unit in self._unique.values()]
 
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._work, name="mlcc-llvm", daemon=True)
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._run_thread, name="mlcc-llvm", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # no thread is to be had: `objects` does the work
@@ -169,7 +169,7 @@ class UnitCompiler:
             return
         self._threads.append(thread)
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         machines: dict[int, Any] = {}
         while True:
             with self._changed:
@@ -180,7 +180,7 @@ class UnitCompiler:
                 unit = self._waiting.popleft()
             try:
                 self._compile(unit, machines)
-                self._tell(unit)
+                self._notify(unit)
             except BaseException as exc:  # noqa: BLE001 - raised where the objects are asked for
                 with self._changed:
                     self._errors[self.units.index(unit)] = exc
@@ -209,11 +209,11 @@ class UnitCompiler:
             unit.compilation = time.thread_time() - start
             if self._store is not None:
                 self._store.put(key, unit.obj, trim=False)
-                self._wrote = True
+                self._has_stored = True
 
-    def _tell(self, unit: Unit) -> None:
+    def _notify(self, unit: Unit) -> None:
         """Let who watches know of a unit that is done."""
         if self._watch is not None:
             with self._changed:
-                self._watch(unit, self._done, len(self._same))
+                self._watch(unit, self._done, len(self._unique))
                 self._done += 1
