@@ -96,12 +96,12 @@ CASES = {
     "parallel": (
         "    for i in T.parallel(64):\n        for j in range(20000):\n"
         "            A[T.int64(i) * n] = A[T.int64(i) * n] + T.float32(1)\n",
-        139, r"SIGSEGV in kernel `main` \(m.mlc:2\): it touched",
+        139, r"SIGSEGV in kernel `main` \(m.mlc:2\): invalid",
     ),
     # the kernel calls memset, perhaps as the last thing that it does
     "memset": (
         "    for i in range(n):\n        A[i + n] = T.float32(0)\n",
-        139, r"SIGSEGV in (kernel )?`main` \(m.mlc:2\): it touched",
+        139, r"SIGSEGV in (kernel )?`main` \(m.mlc:2\): invalid",
     ),
     "stack": (NATIVE.replace("BODY", DEEP), 139, "SIGSEGV in native kernel `deep`: its stack overflowed"),
     "trap": (NATIVE.replace("BODY", TRAP), None, "SIG(ILL|TRAP) in native kernel `deep`"),

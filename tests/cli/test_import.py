@@ -173,7 +173,7 @@ def test_weights_of_several_files_and_of_the_model(folder: Path, capsys: pytest.
     notes = errors(
         capsys, "import", "net.fake", "--weights", "a.safetensors", "--weights", "b.npz", "-o", "n.mlc", code=0
     )
-    assert "own values stay where the files have none: `layers.0.bias`, `layers.1.bias`" in notes
+    assert "keep the model's own values: `layers.0.bias`, `layers.1.bias`" in notes
     assert "no weights of these names: `more`" in notes
     lines = (folder / "n.mlc").read_text().splitlines()
     assert lines[-2:] == ["# mlcc.data-file a.safetensors", "# mlcc.data-file b.npz"]

@@ -76,7 +76,7 @@ def test_a_wrong_index_is_said(shards: Path, index: str, said: str) -> None:
 
 def test_two_indices_and_no_weights(tmp_path: Path, shards: Path) -> None:
     (shards / "other.safetensors.index.json").write_text("{}")
-    with pytest.raises(CompileError, match="has 2 indices"):
+    with pytest.raises(CompileError, match="has 2 index files"):
         mlcc.load_arrays(str(shards))
     empty = tmp_path / "empty"
     empty.mkdir()
