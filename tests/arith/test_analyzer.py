@@ -46,7 +46,7 @@ def test_simplify_reaches_a_fixed_point(expr: tir.Expr) -> None:
     assert analyzer.same(analyzer.simplify(once), once)
 
 
-def test_residues_of_other_widths() -> None:
+def test_casts_keep_the_residues_that_hold() -> None:
     """Wider, a number keeps all residues; narrower, those of powers of two that the width has."""
     analyzer, wide = Analyzer(), tir.Var("n", INT64)
     eights = c.cast(INT64, c.floormod(c.mul(X, 8), 256))

@@ -99,7 +99,7 @@ def test_four_times_the_size_takes_four_times_the_calls(make: Callable[[int], Ex
     assert simplified(64) < 5.5 * simplified(16) + 1000
 
 
-def test_comparisons_of_nested_extremes() -> None:
+def test_comparisons_of_nested_extremes_are_made_once() -> None:
     """A comparison of n with m operands is made of n * m comparisons, each made once."""
 
     def compared(size: int) -> int:

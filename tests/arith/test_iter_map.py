@@ -102,7 +102,7 @@ def test_padding_never_holds_in_an_iteration(case: tuple[list[Expr], Iters, list
         assert not any(value(found.padding_predicate, at) for at in points(iters, predicate))
 
 
-def test_a_tiled_matmul() -> None:
+def test_bindings_of_a_tiled_matmul_are_detected() -> None:
     names = [tir.Var(f"l{k}", INT32) for k in range(6)]
     iters = {v: Range(c.const(0), c.const(e)) for v, e in zip(names, [8, 4, 16, 4, 2, 8], strict=True)}
     i0, j0, k0, i1, j1, k1 = names
@@ -112,7 +112,7 @@ def test_a_tiled_matmul() -> None:
     assert [str(normalize_to_expr(i)) for i in found.indices] == ["l0 * 4 + l3", "l1 * 2 + l4", "l2 * 8 + l5"]
 
 
-def test_fused_and_split_again() -> None:
+def test_loops_fused_and_split_again_cancel() -> None:
     """i * 4 + j, divided by 4, is i."""
     fused = c.add(c.mul(I, 4), J)
     made = iter_map_simplify([c.floordiv(fused, 4), c.floormod(fused, 4)], loops(i=8, j=4))

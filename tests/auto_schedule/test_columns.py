@@ -65,8 +65,9 @@ def rules(mod: IRModule) -> set[str | None]:
         ([5, 16], 4, (8, 32), 3, 1, 1),
     ],
 )
-def test_convolutions_in_groups(layout: str, sizes: list, groups: int, channels: tuple, window: int, stride: int,
-                                dilation: int) -> None:  # fmt: skip
+def test_grouped_convolutions_are_vectorized(
+    layout: str, sizes: list, groups: int, channels: tuple, window: int, stride: int, dilation: int
+) -> None:
     mod = grouped(layout, sizes, groups, channels, window, stride, dilation)
     assert rules(mod) == {"columns"}
     printed = mlcc.script(assert_same_results(mod))
@@ -83,7 +84,7 @@ def test_pools_are_scheduled_by_the_rule(kind: str, layout: str, window: int, st
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_results_side_by_side(name: str) -> None:
+def test_adjacent_results_are_kept_in_locals(name: str) -> None:
     mod = lowered(graph(tensor("x", [5, 9, 4, 50]), COLUMNS[name], result="y"))
     assert "columns" in rules(mod)
     assert "_local" in mlcc.script(assert_same_results(mod))
@@ -98,7 +99,7 @@ def test_results_side_by_side(name: str) -> None:
     st.sampled_from([1, 2, 15, 16, 17, 67, 131]),
     st.sampled_from(["float32", "float64"]),
 )
-def test_columns_of_any_number(name: str, outer: list[int], length: int, dtype: str) -> None:
+def test_columns_of_any_number_keep_results(name: str, outer: list[int], length: int, dtype: str) -> None:
     assert_same_results(lowered(graph(tensor("x", [*outer, length], dtype), COLUMNS[name], result="y")))
 
 

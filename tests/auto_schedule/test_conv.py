@@ -61,7 +61,9 @@ def rule(mod: IRModule) -> str | None:
         ([12, 12], (16, 33), [1, 1], {"stride": 2, "tail": False}),
     ],
 )
-def test_layouts_strides_and_padding(layout: str, sizes: list, channels: tuple, window: list, more: dict) -> None:
+def test_layouts_strides_and_padding_keep_results(
+    layout: str, sizes: list, channels: tuple, window: list, more: dict
+) -> None:
     mod = convolution(layout, sizes, channels, window, **more)
     assert rule(mod) == "conv"
     printed = mlcc.script(assert_same_results(mod))
@@ -95,7 +97,7 @@ def test_what_the_second_cache_does_not_hold_is_gone_through_once(l2: int, outer
 
 
 @pytest.mark.parametrize("layout", ["NCW", "NWC", "NCDHW", "NDHWC"])
-def test_one_and_three_dimensions(layout: str) -> None:
+def test_one_and_three_dimensions_keep_results(layout: str) -> None:
     axes = len(layout) - 2
     mod = convolution(layout, [6, 5, 18][-axes:], (4, 17), [2, 3, 3][-axes:], padding=1)
     assert rule(mod) == "conv"

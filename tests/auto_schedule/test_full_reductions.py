@@ -25,7 +25,7 @@ def text(name: str, shape: list[int | str], dtype: str = "float32") -> str:
 
 
 @pytest.mark.parametrize("name", ["sum", "max", "statistics"])
-def test_partial_results_of_chunks(name: str) -> None:
+def test_chunks_give_partial_results(name: str) -> None:
     mod = lowered(text(name, [15, 5, 47, 64]))
     printed = mlcc.script(assert_same_results(mod, rtol=1e-3))
     assert "_rf" in printed and "T.parallel" in printed and "T.vectorized" in printed

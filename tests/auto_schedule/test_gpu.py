@@ -122,7 +122,7 @@ def test_products_of_sizes_that_are_not_known() -> None:
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_batches_of_products(transposed: bool) -> None:
+def test_batched_products_agree_when_emulated(transposed: bool) -> None:
     other = "(3, 40, 48)" if transposed else "(3, 48, 40)"
     lines = ["t = R.permute_dims(w, axes=[0, 2, 1])", "y = R.matmul(x, t)"] if transposed else ["y = R.matmul(x, w)"]
     text = graph(floats(x="(3, 33, 48)", w=other), *lines, result="y")
@@ -170,7 +170,7 @@ def test_transposes_agree_when_emulated(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["(1,)", "(0, 3)", "(7, 11)", "(512, 1024)", '("n", 12)'])
-def test_element_by_element(shape: str) -> None:
+def test_elementwise_kernels_agree_when_emulated(shape: str) -> None:
     agree(graph(floats(x=shape), "y = R.tanh(x)", "z = R.add(x, y)", result="z"), {"n": 5}, rule="gpu-elementwise")
 
 

@@ -114,7 +114,7 @@ def test_a_linear_layer_is_one_kernel() -> None:
     assert list(kernels(mlcc.parse(graph(given, "y = R.linear(x, w, b)", result="y"))).values()) == ["gpu-tensor-cores"]
 
 
-def test_a_network_of_halves(all_cases: bool) -> None:
+def test_float16_encoder_matches_its_reference(all_cases: bool) -> None:
     """The block of a transformer for any batch and length."""
     text = ENCODER.read_text()
     half = mlcc.parse(text.replace("float32", "float16").replace("-1e9", "-6e4"))

@@ -40,7 +40,7 @@ def test_norms_run_row_by_row(name: str) -> None:
 @pytest.mark.parametrize(
     ("groups", "shape"), [(8, (3, 32, 28, 28)), (2, (2, 6, 5, 7)), (1, (2, 3, 1, 1)), (3, (1, 3, 8, 31))]
 )
-def test_norms_of_groups(groups: int, shape: tuple[int, ...]) -> None:
+def test_norms_of_groups_keep_results(groups: int, shape: tuple[int, ...]) -> None:
     """Their data are reshaped before and after, and two sums are taken at once."""
     params = (
         f'x: R.Tensor({shape}, "float32"), g: R.Tensor(({shape[1]},), "float32"), b: R.Tensor(({shape[1]},), "float32")'
@@ -54,7 +54,7 @@ def test_norms_of_groups(groups: int, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 @pytest.mark.parametrize(("axis", "shape"), [(1, (5, 1000)), (1, (3, 37)), (0, (37, 40)), (-1, (4, 3, 65))])
-def test_places_of_the_greatest(name: str, axis: int, shape: tuple[int, ...]) -> None:
+def test_argmax_gives_the_first_of_equals(name: str, axis: int, shape: tuple[int, ...]) -> None:
     """The first of equals, in whichever lanes they are."""
     mod = lowered(graph(f'x: R.Tensor({shape}, "float32")', f"y = R.{name}(x, axis={axis})", result="y"))
     if axis != 0:
@@ -82,7 +82,7 @@ def test_what_a_stage_stores_is_added_up_on_the_way(length: int) -> None:
     st.sampled_from([1, 2, 15, 16, 17, 31, 67, 257]),
     st.sampled_from(["float32", "float64"]),
 )
-def test_rows_of_any_length(name: str, outer: list[int], length: int, dtype: str) -> None:
+def test_rows_of_any_length_keep_results(name: str, outer: list[int], length: int, dtype: str) -> None:
     assert_same_results(lowered(text(NORMS[name], [*outer, length], dtype)))
 
 

@@ -20,7 +20,7 @@ def text(shape: list[int | str], axes: list[int], dtype: str = "float32", more: 
     ("shape", "axes"),
     [([40, 50], [1, 0]), ([2, 20, 6, 8], [0, 2, 3, 1]), ([2, 6, 8, 20], [0, 3, 1, 2]), ([5, 3, 33], [2, 1, 0])],
 )
-def test_blocks_of_lines(shape: list[int], axes: list[int]) -> None:
+def test_blocks_of_lines_are_vectorized(shape: list[int], axes: list[int]) -> None:
     mod = lowered(text(shape, axes))
     assert {a.rule for a in chosen(mod).values()} == {"transposes"}
     assert "T.vectorized" in mlcc.script(assert_same_results(mod))

@@ -12,7 +12,7 @@ from bench.speed import texts, workloads
 from bench.speed.session import competitors
 
 
-def test_calls_after_pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_after_pauses_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pauses, "FOLDER", tmp_path)
     monkeypatch.setattr(pauses, "PAUSES", (0.0, 1e-3))
     workload = workloads.Workload("tiny", lambda: texts.mlp(1))
@@ -35,7 +35,7 @@ def test_the_workloads_are_there() -> None:
     assert {*pauses.WORKLOADS, *pauses.QUICK} <= {w.name for w in pauses.known()}
 
 
-def test_the_95th_percentile() -> None:
+def test_95th_percentile_is_right() -> None:
     assert pauses.late([float(n) for n in range(101)]) == 95.0 and pauses.late([2.0]) == 2.0
 
 

@@ -188,7 +188,7 @@ def test_a_pipeline_with_files_means_the_groups_of_its_target(mlcc: Tool) -> Non
     mlcc("run", "m.mlc", "--emulate", "-t", "cuda", "-p", pipeline, "--in", "in.npz")
 
 
-def test_list_and_help_pass(mlcc: Tool) -> None:
+def test_passes_are_listed_and_explained(mlcc: Tool) -> None:
     listed = mlcc("passes", "--list")
     for name in ("bind-params", "fold-constants", "canonicalize", "dead-code", "remove-unused", "ewise-fma", "fuse",
                  "fuse-matmul-add", "fuse-dense-add", "lower-to-tir", "fuse-tir"):  # fmt: skip
@@ -300,7 +300,7 @@ def test_wrong_arrays_are_refused(mlcc: Tool) -> None:
         assert words in mlcc.err
 
 
-def test_bad_npz_files(mlcc: Tool) -> None:
+def test_bad_npz_files_are_refused(mlcc: Tool) -> None:
     path = mlcc.file("m.mlc", SCALE)
     good = mlcc.npz("x.npz", A=f32(8)).read_bytes()
     mlcc.npz("objects.npz", A=np.array([{}], dtype=object))
@@ -321,7 +321,7 @@ def test_symbolic_sizes_must_agree(mlcc: Tool) -> None:
     assert "7" in mlcc.err and "8" in mlcc.err and "n" in mlcc.err
 
 
-def test_object_for_another_machine(mlcc: Tool) -> None:
+def test_objects_for_another_machine_are_refused(mlcc: Tool) -> None:
     import platform
 
     other = "x86_64" if platform.machine() == "aarch64" else "aarch64"
@@ -360,7 +360,7 @@ def test_wrong_texts_end_in_diagnostics(mlcc: Tool, text: str | bytes, word: str
         assert not Path("bad.o").exists()
 
 
-def test_diagnostics_as_json(mlcc: Tool) -> None:
+def test_diagnostics_are_printed_as_json(mlcc: Tool) -> None:
     path = mlcc.file("bad.mlc", SCALE.replace("A[vi]", "A[vj]"))
     mlcc("--diagnostics=json", "check", path, code=1)
     found = [json.loads(line) for line in mlcc.err.splitlines()]

@@ -38,7 +38,7 @@ def same(*argv: str) -> None:
     assert run(["run", *argv, "--in", "x.npz", "--expect", "want.npz", "--rtol", "1e-4", "--atol", "1e-4"]) == 0
 
 
-def test_text_and_weights(folder: Path) -> None:
+def test_text_and_weights_are_written(folder: Path) -> None:
     assert run(["import", "net.fake", "-o", "net.mlc"]) == 0
     text = (folder / "net.mlc").read_text()
     assert re.search(r"dense_0_matmul: .* = R.matmul\(x, .*\)  # layers\.0 \(Dense\) net\.py:10\n", text), text
@@ -149,7 +149,7 @@ def test_weights_from_elsewhere_are_linked_on_request(folder: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("given", ["shards", "shards/w.safetensors.index.json"])
-def test_weights_in_shards(folder: Path, given: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_are_written_in_shards(folder: Path, given: str, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "shards").mkdir()
     where = {name: f"w-{int(name.split('.')[1])}.safetensors" for name in weights()}
     for file in set(where.values()):
@@ -208,7 +208,7 @@ def test_files_of_others_are_not_replaced(folder: Path, capsys: pytest.CaptureFi
     assert "E0010" in errors(capsys, "import", "net.fake", "-o", "net.fake")
 
 
-def test_weights_as_inputs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_become_inputs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["import", "net.fake", "--weights-as-inputs", "-o", "net.mlc"]) == 0
     text = (folder / "net.mlc").read_text()
     assert "p_layers_0_weight: R.Tensor((8, 8)" in text and '"num_input": 1' in text and "R.data(" not in text

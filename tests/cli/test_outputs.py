@@ -347,7 +347,7 @@ def test_a_folder_is_no_output(tool: Tool) -> None:
         assert "[E0002]" in tool.err
 
 
-def test_both_or_neither(tool: Tool) -> None:
+def test_both_outputs_are_written_or_neither(tool: Tool) -> None:
     """Where one of two outputs cannot be written, the other is as before."""
     Path("m.o").write_bytes(b"before")
     tool("compile", "a.mlc", "-o", "m.o", "--header", "/dev/full", code=1)

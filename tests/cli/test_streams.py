@@ -40,7 +40,7 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, errors="replace", timeout=120)
 
 
-def test_full_standard_output(folder: Path) -> None:
+def test_full_standard_output_ends_with_code_1(folder: Path) -> None:
     for command in COMMANDS:
         done = shell(f"$MLCC {command} > /dev/full")
         assert done.returncode == 1, (command, done.stderr)

@@ -77,7 +77,7 @@ def test_what_others_can_write_is_not_believed(place: Store, tmp_path: Path) -> 
     assert private_folder(str(tmp_path / "file")) is None
 
 
-def test_switched_off_or_misplaced(place: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switched_off_caches_are_not_used(place: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for word in ("0", "off", "OFF", "no"):
         monkeypatch.setenv("MLCC_CACHE", word)
         assert store() is None

@@ -100,6 +100,6 @@ int main(void) {{
     np.testing.assert_allclose(np.array(found, np.float32).reshape(3, SIZE), expected(), rtol=1e-4, atol=1e-5)
 
 
-def test_text_of_the_code() -> None:
+def test_text_of_the_code_has_the_constants() -> None:
     made = mlcc.build(module(), "llvm")
     assert "_constants = hidden constant [" in made.emit("llvm-ir").decode()

@@ -44,7 +44,7 @@ def test_settings_of_threads_that_overlap() -> None:
     assert gc.isenabled() == running and sys.getrecursionlimit() == limit
 
 
-def test_settings_after_a_failure() -> None:
+def test_settings_are_restored_after_a_failure() -> None:
     before = gc.isenabled(), sys.getrecursionlimit()
     with pytest.raises(ZeroDivisionError), uncollected(), deep_recursion():
         raise ZeroDivisionError

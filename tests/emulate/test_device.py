@@ -55,7 +55,7 @@ def test_the_end_of_an_allocation_is_known() -> None:
     assert unchecked[kernel.name].checks.sites == []
 
 
-def test_an_unknown_kernel() -> None:
+def test_unknown_kernels_are_refused() -> None:
     with pytest.raises(LoadError, match="no kernel `other`"):
         EmulatedDevice([]).load_module(b"", {"other": KernelSpec("other", ())})
 

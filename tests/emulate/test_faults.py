@@ -41,7 +41,7 @@ def shown(found: Diagnostic) -> tuple[str, ...]:
     return (found.code, *(f"{text}: {label.text}" for text, label in zip(texts, labels, strict=True)))
 
 
-def test_a_missing_barrier() -> None:
+def test_missing_barriers_are_found() -> None:
     (found,) = findings("    S[tx] = A[bx * 128 + tx]\n    B[bx * 128 + tx] = S[127 - tx]\n")
     assert shown(found) == (
         "E0742", "S[tx] = A[bx * 128 + tx]: thread 64 of block 0 writes it",
@@ -150,7 +150,7 @@ def test_lanes_that_a_shuffle_waits_for() -> None:
     assert not findings(body.format("T.tvm_warp_activemask()"))
 
 
-def test_barriers_of_a_warp() -> None:
+def test_barriers_of_a_warp_order_its_lanes_only() -> None:
     """They order the lanes of a warp, not those of others."""
     body = """
     S[tx] = A[bx * 128 + tx]

@@ -45,7 +45,7 @@ def both(artifact: CudaArtifact) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("shape", [(3, 700), (40, 33), (70, 2), (1, 1), (2, 0), (0, 3), (1, 2100)])
-def test_rows_of_any_length(both: tuple[Any, Any], shape: tuple[int, int]) -> None:
+def test_rows_of_any_length_match_the_cpu(both: tuple[Any, Any], shape: tuple[int, int]) -> None:
     """Ties, NaN and both zeros included: places are those of the CPU's stable orders."""
     rng = np.random.default_rng(sum(shape))
     x = rng.integers(-4, 4, shape).astype("float32")

@@ -149,7 +149,7 @@ def products(n: int, m: int, k: int, tile: tuple[int, int], step: int, lanes: in
     agree(sch, mod, dtype)
 
 
-def test_reductions_across_threads() -> None:
+def test_reductions_across_threads_keep_results() -> None:
     threads = st.sampled_from([8, 32, 48, 64])
     campaign(st.tuples(SIZES, SIZES.map(lambda n: n * 3), threads, st.booleans()), reductions)
 

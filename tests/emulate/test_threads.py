@@ -136,7 +136,7 @@ def f(B: T.Buffer((64,), "int32"), W: T.Buffer((64,), "int32")):
 
 
 @pytest.mark.parametrize("n", [1, 31, 257])
-def test_symbolic_sizes_and_extents(n: int) -> None:
+def test_symbolic_sizes_match_numpy(n: int) -> None:
     a, b = rand(n), np.zeros(n, "float32")
     run(
         """

@@ -77,7 +77,7 @@ def test_complex_arithmetic_agrees(torch: Any, name: str) -> None:
     check(of(torch, forward), torch.randn(3, 4, 2), torch.randn(3, 4, 2))
 
 
-def test_lengths_of_extreme_numbers(torch: Any) -> None:
+def test_absolute_values_of_extremes_agree(torch: Any) -> None:
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([[3e30, 4e30], [0, 0], [1e-30, 0], [inf, nan], [nan, 1], [-inf, inf], [3, -4]])
     check(of(torch, lambda m, x: torch.view_as_complex(x).abs()), x)
@@ -85,7 +85,7 @@ def test_lengths_of_extreme_numbers(torch: Any) -> None:
 
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])
 @pytest.mark.parametrize("count", [7, 8])
-def test_transforms_of_one_axis(torch: Any, norm: str, count: int) -> None:
+def test_transforms_of_one_axis_agree(torch: Any, norm: str, count: int) -> None:
     def forward(m: Any, x: Any) -> Any:
         f = torch.fft
         half = f.rfft(x, norm=norm)
@@ -102,7 +102,7 @@ def test_transforms_of_one_axis(torch: Any, norm: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("norm", [None, "ortho"])
-def test_transforms_of_several_axes(torch: Any, norm: str) -> None:
+def test_transforms_of_several_axes_agree(torch: Any, norm: str) -> None:
     def forward(m: Any, x: Any) -> Any:
         f = torch.fft
         half = f.rfft2(x, dim=(1, 2), norm=norm)
@@ -112,7 +112,7 @@ def test_transforms_of_several_axes(torch: Any, norm: str) -> None:
     check(of(torch, forward, filter=torch.randn(6, 3, 4, dtype=torch.complex64)), torch.randn(2, 6, 5, 4))
 
 
-def test_lengths_that_vary(torch: Any) -> None:
+def test_transforms_of_varying_length_agree(torch: Any) -> None:
     def forward(m: Any, x: Any) -> Any:
         return torch.fft.irfft(torch.fft.rfft(x) * (2 - 1j), n=x.shape[1]), torch.fft.fft(x).abs()
 

@@ -134,7 +134,7 @@ def test_attention_agrees(torch: Any) -> None:
     check_cases(cases)
 
 
-def test_attention_of_a_module(torch: Any) -> None:
+def test_attention_of_a_module_agrees(torch: Any) -> None:
     layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval().requires_grad_(False)
     cases: dict[str, Case] = {"layer": (layer, [torch.randn(2, 5, 16)])}
     check_cases(cases)
@@ -159,7 +159,7 @@ def _pad(f: Any, mode: str) -> Any:
     return lambda x: f.pad(x, (1, 2, 3, 1), mode)
 
 
-def test_images_of_other_sizes(torch: Any) -> None:
+def test_resized_images_agree(torch: Any) -> None:
     f = torch.nn.functional
     line, image, volume = torch.randn(2, 3, 7), torch.randn(2, 3, 5, 6), torch.randn(1, 2, 3, 4, 5)
     cases: dict[str, Case] = {}
@@ -185,7 +185,7 @@ def _resized(f: Any, mode: str, **arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
-def test_samples_on_a_grid(torch: Any, mode: str) -> None:
+def test_grid_samples_over_all_options_agree(torch: Any, mode: str) -> None:
     f = torch.nn.functional
     image, grid = torch.randn(2, 3, 5, 6), torch.rand(2, 4, 3, 2) * 2.4 - 1.2
     cases: dict[str, Case] = {}
@@ -240,7 +240,7 @@ def _called(target: str, arguments: dict[str, Any], inputs: dict[str, TensorMeta
     return mlcc.load(mlcc.build(translate(program), target="llvm{cpu=native}", opt_level=1))["main"]
 
 
-def test_regions_of_torchvision() -> None:
+def test_torchvision_regions_agree() -> None:
     image = np.broadcast_to(np.arange(9, dtype="float32"), (1, 1, 8, 9)).copy()  # a ramp: samples are exact
     boxes = np.array([[0, 2, 2, 8, 6], [0, 4, 2, 12, 12]], "float32")
     inputs = {"input": TensorMeta("float32", (1, 1, 8, 9)), "rois": TensorMeta("float32", (2, 5))}

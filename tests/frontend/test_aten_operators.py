@@ -75,7 +75,7 @@ def _power(exponent: float) -> Any:
     return lambda x: x**exponent
 
 
-def test_functions_of_floats(torch: Any) -> None:
+def test_functions_of_floats_agree(torch: Any) -> None:
     given = _floats(torch)
     cases: dict[str, Case] = {name: (function, [given]) for name, function in _unary(torch).items()}
     finite = given[given.isfinite()]
@@ -187,7 +187,7 @@ def test_binary_operators_agree_on_special_floats(torch: Any) -> None:
     check_cases(cases)
 
 
-def test_shapes_and_slices(torch: Any) -> None:
+def test_shapes_and_slices_agree(torch: Any) -> None:
     x = torch.arange(2 * 6 * 4).reshape(2, 6, 4).float()
     functions = {
         "view": lambda x: x.view(3, -1),

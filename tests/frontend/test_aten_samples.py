@@ -28,7 +28,7 @@ def _database() -> list[Any]:
     return [info for info in methods.op_db if not any(part in info.name for part in LEFT_OUT)]
 
 
-def test_samples_of_the_database(torch: Any, all_cases: bool) -> None:
+def test_samples_of_the_database_agree(torch: Any, all_cases: bool) -> None:
     torch.manual_seed(1)
     database = _database()
     chosen = database if all_cases else random.Random(3).sample(database, SHARE)

@@ -21,7 +21,7 @@ def test_a_perceptron_with_dynamic_batch(torch: Any) -> None:
     assert "first.weight" in module.script()
 
 
-def test_packed_functions_on_request(torch: Any) -> None:
+def test_packed_functions_are_called_on_request(torch: Any) -> None:
     import numpy as np
     import pytest
 

@@ -75,7 +75,7 @@ def test_batch_norm_is_in_the_mode_of_the_model(torch: Any) -> None:
         from_fx(torch.fx.symbolic_trace(model.train()), [((2, 3, 8, 8), "float32")])
 
 
-def test_parameters_as_inputs(torch: Any) -> None:
+def test_parameters_become_inputs(torch: Any) -> None:
     model = network(torch).eval()
     x = torch.randn(2, 3, 8, 8)
     module, params = detach_params(from_fx(torch.fx.symbolic_trace(model), [x], keep_params_as_input=True))

@@ -38,7 +38,7 @@ def _built(module: Any) -> Any:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_cache_that_grows(torch: Any, transformers: Any, all_cases: bool, family: str) -> None:
+def test_growing_caches_agree(torch: Any, transformers: Any, all_cases: bool, family: str) -> None:
     if family not in DAILY and not all_cases:
         pytest.skip("the share above is for every day (--all-cases runs all)")
     model = causal_lm(family)
@@ -69,7 +69,7 @@ def test_a_cache_object_from_a_file(
     assert continued(step, prompt, COUNT, cache).tolist() == expected(model, prompt, COUNT).tolist()
 
 
-def test_a_cache_in_buffers(torch: Any, transformers: Any, tmp_path: Path) -> None:
+def test_caches_in_buffers_agree(torch: Any, transformers: Any, tmp_path: Path) -> None:
     model = causal_lm("Llama")
     torch.export.save(with_static_cache(model), tmp_path / "llama.pt2")
     command = ["import", str(tmp_path / "llama.pt2"), "--shape", "input_ids=1,new", "--state-as-inputs"]

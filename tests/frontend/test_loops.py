@@ -88,7 +88,7 @@ def test_until_the_data_say_so(opt_level: int) -> None:
     assert y.tolist() == [1, 1, 1] and rows.shape == (0, 3)
 
 
-def test_over_a_symbolic_length() -> None:
+def test_loops_over_a_symbolic_length_agree() -> None:
     steps = [node("Gather", ["seq", "i"], ["e"]), node("Add", ["e", "x"], ["x_out"]), node("Neg", ["x_out"], ["row"])]
     around = [node("Shape", ["seq"], ["shape"]), node("Gather", ["shape", "zero"], ["n"])]
     loop = node("Loop", ["n", "", "x0"], ["y", "rows"], body=body([*steps, node(*GO_ON)], ["x"], ["row"]))
@@ -190,7 +190,7 @@ def test_what_a_round_finds_bounds_no_memory(part: str) -> None:
 # ---------------------------------------------------------------- PyTorch
 
 
-def test_loops_of_torch(torch: Any, tmp_path: Path) -> None:
+def test_loops_of_torch_agree(torch: Any, tmp_path: Path) -> None:
     from torch._higher_order_ops import map, scan, while_loop
 
     def until(m: Any, x: Any, k: Any) -> Any:

@@ -34,11 +34,11 @@ def test_activations_agree(operator: str) -> None:
 
 
 @pytest.mark.parametrize("operator", ["BiasGelu", "FastGelu"])
-def test_activations_of_sums(operator: str) -> None:
+def test_activations_of_sums_agree(operator: str) -> None:
     against_runtime(operator, [_floats(3, 8), _floats(8)])
 
 
-def test_skip_layer_normalization() -> None:
+def test_skip_layer_normalization_agrees() -> None:
     x, skip, gamma, beta, bias = _floats(2, 3, 8), _floats(2, 3, 8, seed=1), *(_floats(8, seed=s) for s in range(3))
     against_runtime("SkipLayerNormalization", [x, skip, gamma, beta, bias], [True, False, False, True], epsilon=1e-5)
     against_runtime("SkipLayerNormalization", [x, skip, gamma])
@@ -81,7 +81,7 @@ def test_fused_convolutions_agree(activation: str) -> None:
 
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("points", ["none", "packed", "floats"])
-def test_weights_of_few_bits(bits: int, points: str) -> None:
+def test_weights_of_few_bits_agree(bits: int, points: str) -> None:
     inner, columns, block = 40, 6, 16
     blocks = -(-inner // block)
     packed, scales = _integers(columns, blocks, block * bits // 8), np.abs(_floats(columns, blocks)) + 0.1
@@ -100,7 +100,7 @@ def test_weights_of_few_bits(bits: int, points: str) -> None:
 
 @pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_pairs_of_quantized_tensors(operator: str, dtype: str) -> None:
+def test_binary_operators_of_quantized_tensors_agree(operator: str, dtype: str) -> None:
     a, b = _integers(3, 40, dtype=dtype), _integers(40, dtype=dtype)
     points = [p.astype(dtype) for p in (np.array(7), np.array(100), np.array(20))]
     inputs = [a, SCALE, points[0], b, OTHER, points[1], WIDE, points[2]]
@@ -108,13 +108,13 @@ def test_pairs_of_quantized_tensors(operator: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("operator", ["QLinearSigmoid", "QLinearLeakyRelu"])
-def test_functions_of_quantized_tensors(operator: str) -> None:
+def test_functions_of_quantized_tensors_agree(operator: str) -> None:
     scale = np.array(1 / 256, "float32") if operator == "QLinearSigmoid" else OTHER
     against_runtime(operator, [_integers(3, 40), SCALE, V8, scale, U8], constant=(1, 2, 3, 4), off_by=1)
 
 
 @pytest.mark.parametrize("last", [0, 1])
-def test_pools_of_quantized_tensors(last: int) -> None:
+def test_pools_of_quantized_tensors_agree(last: int) -> None:
     x = _integers(1, 6, 7, 8)
     fixed = [SCALE, V8, OTHER, V8]
     against_runtime("QLinearGlobalAveragePool", [x, *fixed], constant=(1, 2, 3, 4), channels_last=last, off_by=1)
@@ -153,14 +153,14 @@ def test_quantized_gemm_agrees(columns: bool, final: bool) -> None:
     against_runtime("QGemm", [*inputs, *tail], constant=fixed, off_by=1)
 
 
-def test_products_of_ranges() -> None:
+def test_quantized_products_agree() -> None:
     a, b = _floats(3, 16), _integers(16, 5)
     against_runtime("DynamicQuantizeMatMul", [a, b, OTHER, V8, _floats(5)], constant=(1, 2, 3, 4))
     against_runtime("MatMulIntegerToFloat", [_integers(3, 16), b, SCALE, OTHER, U8, V8, _floats(5)], constant=(1, 3))
 
 
 @pytest.mark.parametrize("extra", ["plain", "bias", "lengths", "mask", "added", "causal", "past", "past causal"])
-def test_multi_head_attention(extra: str) -> None:
+def test_multi_head_attention_agrees(extra: str) -> None:
     rng = np.random.default_rng(3)
     q, k, v = (_floats(2, 5, 24, seed=s) for s in range(3))
     bias = _floats(72) if extra == "bias" else None
@@ -185,7 +185,7 @@ def test_packed_heads_agree() -> None:
 
 
 @pytest.mark.parametrize("extra", ["plain", "lengths", "mask", "mask3", "causal", "past", "added", "widths"])
-def test_attention_with_projection(extra: str) -> None:
+def test_attention_with_projection_agrees(extra: str) -> None:
     rng = np.random.default_rng(3)
     x, w, b = _floats(2, 5, 10), _floats(10, 72), _floats(72)
     total = 9 if extra == "past" else 5
@@ -251,7 +251,7 @@ def test_query_groups_of_a_step(past: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10])
-def test_query_groups_in_windows(size: int) -> None:
+def test_query_groups_in_windows_agree(size: int) -> None:
     _query_groups(1, 5, None, 5, [4], local_window_size=size)
     _query_groups(2, 1, 16, 6, [5, 3], local_window_size=size)
 

@@ -43,7 +43,7 @@ def test_both_operators_become_one_form(onnx: Any) -> None:
 
 
 @pytest.mark.parametrize("block", [32, 48])
-def test_blocks_of_dequantize_linear(onnx: Any, block: int) -> None:
+def test_blocks_of_dequantize_linear_become_groups(onnx: Any, block: int) -> None:
     """Groups where all blocks are whole; else scales are repeated."""
     from onnx import TensorProto, helper, numpy_helper
 

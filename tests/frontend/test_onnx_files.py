@@ -32,7 +32,7 @@ def _sum(**options: Any) -> Any:
 # ---------------------------------------------------------------- files
 
 
-def test_paths_bytes_and_models(tmp_path: Path) -> None:
+def test_paths_bytes_and_models_import_alike(tmp_path: Path) -> None:
     given = model([node("Relu", ["x"])], {"x": (FLOAT, [2])}, {"y": (FLOAT, [2])})
     path = tmp_path / "m.onnx"
     path.write_bytes(given.SerializeToString())
@@ -243,7 +243,7 @@ def test_a_loop_of_constant_length() -> None:
     "kind, numbers", [("INT4", range(-8, 7)), ("UINT4", range(15)), ("INT2", None), ("UINT2", None)]
 )
 @pytest.mark.parametrize("in_field", [False, True])
-def test_weights_of_few_bits(kind: str, numbers: Any, in_field: bool) -> None:
+def test_weights_of_few_bits_are_dequantized(kind: str, numbers: Any, in_field: bool) -> None:
     """An odd number of them, in raw bytes or in the field of the type, dequantized."""
     from onnx import TensorProto, helper, numpy_helper
 

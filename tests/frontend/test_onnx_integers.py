@@ -33,7 +33,7 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
-def test_arithmetic_of_extents(steps: list[tuple[str, Any]]) -> None:
+def test_arithmetic_of_extents_agrees(steps: list[tuple[str, Any]]) -> None:
     from onnx.reference import ReferenceEvaluator
 
     nodes, constants = [node("Shape", ["x"], ["v0"])], {}

@@ -64,7 +64,7 @@ def symbolic(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "symbolic")
 
 
-def test_a_convolutional_network(torch: Any, onnxscript: Any, symbolic: bool) -> None:
+def test_convolutional_network_agrees(torch: Any, onnxscript: Any, symbolic: bool) -> None:
     nn = torch.nn
     network = nn.Sequential(
         nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.ConvTranspose2d(8, 8, 2, 2),

@@ -34,14 +34,14 @@ def _check(operator: str, inputs: list[Any], **options: Any) -> None:
 @pytest.mark.parametrize("operator", GATES)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("lengths", [None, (5, 1, 3), (2, 4, 1)])
-def test_directions_and_lengths(operator: str, direction: str, lengths: tuple[int, ...] | None) -> None:
+def test_directions_and_lengths_agree(operator: str, direction: str, lengths: tuple[int, ...] | None) -> None:
     inputs = _layer(operator, 1 + (direction == "bidirectional"))
     inputs[4] = None if lengths is None else np.array(lengths, "int32")
     _check(operator, inputs, direction=direction)
 
 
 @pytest.mark.parametrize("operator", GATES)
-def test_without_biases_and_states(operator: str) -> None:
+def test_layers_without_biases_and_states_agree(operator: str) -> None:
     inputs = _layer(operator, states=False)
     _check(operator, inputs[:3], constant=(1, 2))
 
@@ -82,7 +82,7 @@ def test_compiled_layers_agree(operator: str) -> None:
 
 
 @pytest.mark.parametrize("operator", GATES)
-def test_of_symbolic_length(operator: str) -> None:
+def test_layers_of_symbolic_length_agree(operator: str) -> None:
     inputs = _layer(operator, states=False)[:4]
     for steps in (1, 7):
         inputs[0] = np.random.default_rng(steps).standard_normal((steps, 2, WIDTH), "float32")

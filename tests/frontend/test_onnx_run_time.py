@@ -60,7 +60,7 @@ def run(module: mlcc.IRModule, compiled: bool, *inputs: np.ndarray) -> list[np.n
 
 @pytest.mark.parametrize("keep", [0, 1])
 @pytest.mark.parametrize("name", REDUCTIONS)
-def test_axes_of_reductions(name: str, keep: int) -> None:
+def test_axes_of_reductions_agree(name: str, keep: int) -> None:
     one = node(f"Reduce{name}", ["x", "a"], keepdims=keep)
     for axes in (ints(1), ints(-1, 0), ints(0, 1, 2)):
         check(one, name == "LogSumExp" and len(axes) == 2, x=np.abs(X) + np.float32(0.1), a=axes)
@@ -68,7 +68,7 @@ def test_axes_of_reductions(name: str, keep: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "float16"])
 @pytest.mark.parametrize("name", ["Max", "Min"])
-def test_greatest_elements_of_dtypes(name: str, dtype: str) -> None:
+def test_extremes_of_every_dtype_agree(name: str, dtype: str) -> None:
     one = node(f"Reduce{name}", ["x", "a"])
     x = (X > 0) if dtype == "bool" else np.abs(X * 20).astype(dtype)
     made = translate(model([one], {"x": (dtype, X.shape), "a": ("int64", [1])}, {"y": (dtype, None)}, opset=20))
@@ -86,12 +86,12 @@ def test_reductions_of_nothing(name: str) -> None:
     np.testing.assert_array_equal(found, np.full((2, 4), expected, "float32"))
 
 
-def test_axes_of_views() -> None:
+def test_axes_of_views_agree() -> None:
     check(node("Squeeze", ["x", "a"]), True, x=X[None, :, :1], a=ints(0, 2))
     check(node("Unsqueeze", ["x", "a"]), True, x=X, a=ints(-1, 1))
 
 
-def test_sizes_of_parts() -> None:
+def test_sizes_of_parts_agree() -> None:
     check(node("Split", ["x", "s"], ["y", "z"], axis=-1), True, x=X, s=ints(1, 3))
     check(node("Split", ["x", "s"], ["y", "z"], axis=1), x=X, s=ints(3, 0))
 
@@ -104,12 +104,12 @@ def test_sizes_of_parts() -> None:
         {"s": ints(0, 1), "e": ints(2, -1)},
     ],
 )
-def test_bounds_of_slices(bounds: dict[str, np.ndarray]) -> None:
+def test_bounds_of_slices_agree(bounds: dict[str, np.ndarray]) -> None:
     check(node("Slice", ["x", *bounds]), True, x=X, **bounds)
 
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
-def test_widths_of_borders(mode: str) -> None:
+def test_widths_of_borders_agree(mode: str) -> None:
     check(node("Pad", ["x", "p"], mode=mode), x=X, p=ints(0, 1, 2, 1, 1, 0))
     check(node("Pad", ["x", "p", "", "a"], mode=mode), x=X, p=ints(1, 2, 1, 0), a=ints(-1, 1))
 
@@ -146,7 +146,7 @@ def test_images_of_the_same_aspect_or_cut_out(mode: str) -> None:
 
 @pytest.mark.parametrize("name", ["HannWindow", "HammingWindow", "BlackmanWindow"])
 @pytest.mark.parametrize("periodic", [0, 1])
-def test_lengths_of_windows(name: str, periodic: int) -> None:
+def test_lengths_of_windows_agree(name: str, periodic: int) -> None:
     check(node(name, ["x"], periodic=periodic), x=np.array(10, "int64"))
 
 

@@ -35,7 +35,7 @@ def test_a_reshape_to_a_computed_shape_is_symbolic() -> None:
     assert "R.shape([n, 3, 4])" in text and "shape_to_tensor" not in text
 
 
-def test_arithmetic_of_extents() -> None:
+def test_arithmetic_of_extents_agrees() -> None:
     """Half of an axis, a range as long as another, and a mask made of a comparison of both."""
     nodes = [
         node("Shape", ["x"], ["n"], start=0, end=1),
@@ -56,7 +56,7 @@ def test_arithmetic_of_extents() -> None:
 
 
 @pytest.mark.parametrize("operator", ["Expand", "Tile", "ConstantOfShape"])
-def test_shapes_of_another_tensor(operator: str) -> None:
+def test_shapes_of_another_tensor_agree(operator: str) -> None:
     nodes = [node("Shape", ["x"], ["s"]), node(operator, ["s"] if operator == "ConstantOfShape" else ["w", "s"])]
     given = model(nodes, {"x": (FLOAT, ["n", 3]), "w": (FLOAT, [1, 1])}, {"y": (FLOAT, None)})
     for n in (1, 4):
@@ -75,7 +75,7 @@ def test_a_reshape_that_cancels_a_symbol() -> None:
     check(given, _image(0, 3, 4), expected=[_image(0, 12)])
 
 
-def test_a_reshape_by_data() -> None:
+def test_reshapes_by_data_agree() -> None:
     given = model(
         [node("Reshape", ["x", "shape"])], {"x": (FLOAT, [4, 6]), "shape": ("int64", [2])}, {"y": (FLOAT, None)}
     )
@@ -83,7 +83,7 @@ def test_a_reshape_by_data() -> None:
         check(given, _image(4, 6), np.array(shape))
 
 
-def test_a_slice_by_data() -> None:
+def test_slices_by_data_agree() -> None:
     given = model(
         [node("Slice", ["x", "starts", "ends", "axes", "steps"])],
         {"x": (FLOAT, [5, 7]), "starts": ("int64", [1]), "ends": ("int64", [1])},
@@ -122,7 +122,7 @@ def test_sequences_at_constant_positions_agree() -> None:
     check(given, _image(5, 3))
 
 
-def test_weights_as_parameters() -> None:
+def test_weights_become_parameters() -> None:
     """Weights follow the inputs; what shapes are made of stays bound."""
     weight = _image(3, 4)
     given = model(

@@ -76,7 +76,7 @@ def test_what_stays_float32_until_it_meets_16_bits() -> None:
     np.testing.assert_allclose(got, np.tile(e / e.sum(), (4, 1)), rtol=5e-3)
 
 
-def test_both_branches_and_integers() -> None:
+def test_branches_are_converted_and_integers_kept() -> None:
     module = parse("""c: R.Tensor((), "bool"), x: R.Tensor((3,), "float32"), i: R.Tensor((3,), "int32")):
     if c:
         y = R.multiply(x, x)

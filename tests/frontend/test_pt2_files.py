@@ -112,7 +112,7 @@ def test_names_of_extents_that_do_not_fit(program: Any) -> None:
     from_exported_program(program, dim_names={"x": ["batch", None]})
 
 
-def test_extents_made_of_symbols(torch: Any, tmp_path: Path) -> None:
+def test_extents_made_of_symbols_are_checked(torch: Any, tmp_path: Path) -> None:
     class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, x: Any, y: Any) -> Any:
             return x.reshape(2, -1).sum(0) + 1, y[: x.shape[0] // 2] * 2
@@ -142,7 +142,7 @@ def test_supplied_converters_replace_the_built_in(torch: Any, program: Any) -> N
         assert text.count("R.nn.relu") == 2
 
 
-def test_older_and_pickled_files(file: bytes, tmp_path: Path) -> None:
+def test_older_and_pickled_files_are_refused(file: bytes, tmp_path: Path) -> None:
     def pickled(found: Any) -> None:
         found["config"]["layer.weight"]["use_pickle"] = True
 

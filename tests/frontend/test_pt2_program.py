@@ -193,7 +193,7 @@ def generated(random: np.random.Generator, whole: Any) -> list[Any]:
     return values
 
 
-def test_branches_and_loops(torch: Any, tmp_path: Path) -> None:
+def test_branches_and_loops_agree(torch: Any, tmp_path: Path) -> None:
     from torch._higher_order_ops import map, scan, while_loop
 
     def branches(m: Any, x: Any) -> Any:
@@ -238,7 +238,7 @@ def test_numbers_that_the_data_give(torch: Any, tmp_path: Path) -> None:
     agree(torch, tmp_path, function_model(torch, forward), x, k, again=((x, torch.tensor([0])), (x, torch.tensor([3]))))
 
 
-def test_numbers_computed_from_sizes(torch: Any, tmp_path: Path) -> None:
+def test_numbers_computed_from_sizes_agree(torch: Any, tmp_path: Path) -> None:
     def forward(m: Any, x: Any) -> Any:
         n = x.shape[0]
         return x / n**0.5, x * (n / 3), torch.zeros(max(n, 3), n // 2 + 1) + x.mean(), n * n - 1

@@ -46,7 +46,7 @@ def _operands(torch: Any, table: str) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("table", ["unary", "binary", "of_integers", "of_rows"])
-def test_operators_of_torch(torch: Any, table: str) -> None:
+def test_operators_of_torch_agree(torch: Any, table: str) -> None:
     operators = getattr(special, table)(torch)
     given = _operands(torch, table)
 
@@ -79,7 +79,7 @@ OF_ONNX: dict[str, tuple[dict[str, Any], Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("operator", OF_ONNX)
-def test_operators_of_onnx(onnx: Any, operator: str) -> None:
+def test_operators_of_onnx_agree(onnx: Any, operator: str) -> None:
     attributes, rule = OF_ONNX[operator]
     rows = np.array(special.ROWS, "float32")
     expected = rule(rows)

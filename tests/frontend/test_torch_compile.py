@@ -65,7 +65,7 @@ def perceptron(torch: Any) -> Any:
 
 
 @pytest.mark.parametrize("freeze", [False, True])
-def test_static_and_dynamic_shapes(torch: Any, freeze: bool) -> None:
+def test_static_and_dynamic_shapes_agree(torch: Any, freeze: bool) -> None:
     model = perceptron(torch)
     compiled = compile(model, freeze=freeze)
     for rows in (3, 4, 7, 1, 0):  # static, then with a symbol, then those that PyTorch has graphs of their own for
@@ -132,7 +132,7 @@ def test_writes_inside_a_graph(torch: Any) -> None:
     check(compile(steps), steps, torch.randn(3, 4))
 
 
-def test_graph_breaks_and_recompilation(torch: Any) -> None:
+def test_graph_breaks_and_recompilation_agree(torch: Any) -> None:
     def broken(x: Any, flag: bool) -> Any:
         y = torch.relu(x)
         torch._dynamo.graph_break()

@@ -40,7 +40,7 @@ def tuned(kernel: tir.PrimFunc, folder: Path) -> tir.PrimFunc:
     return func
 
 
-def test_lenet_kernel_by_kernel(torch: Any, tmp_path: Path) -> None:
+def test_lenet_agrees_kernel_by_kernel(torch: Any, tmp_path: Path) -> None:
     model = lenet(torch)
     module = from_fx(torch.fx.symbolic_trace(model), [((1, 1, 28, 28), "float32")])
     module = mlcc.run_passes(module, "fuse,lower-to-tir,fuse-tir,dead-code")

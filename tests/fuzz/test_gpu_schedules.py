@@ -14,7 +14,7 @@ SEED = os.environ.get("MLCC_FUZZ_SEED", "1")
 SHARE = 20  # the first scripts of the seed, in a normal test run
 
 
-def test_random_schedules_for_gpus(fuzz_seconds: float) -> None:
+def test_random_schedules_for_gpus_keep_results(fuzz_seconds: float) -> None:
     is_campaign = fuzz_seconds > 60
     bounds = ["--seconds", str(fuzz_seconds)] if is_campaign else ["--seconds", "120", "--count", str(SHARE)]
     folder = tempfile.mkdtemp(prefix="mlcc-fuzz-")

@@ -68,7 +68,7 @@ def _pt2(folder: Path) -> None:
     torch.export.save(program, folder / "seed.pt2")
 
 
-def test_mutated_model_files(fuzz_seconds: float, tmp_path: Path) -> None:
+def test_mutated_model_files_end_in_diagnostics(fuzz_seconds: float, tmp_path: Path) -> None:
     _weights(tmp_path)
     for package, write in (("onnx", _onnx), ("torch", _pt2)):
         if importlib.util.find_spec(package) is not None:

@@ -84,7 +84,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_tiles_of_any_tensor(name: str) -> None:
+def test_tiles_of_any_tensor_are_copied(name: str) -> None:
     made = twice(SCRIPT + VARIANTS[name])
     check_twice(made, (20, 200), (1, 4), (0, 4), (3, 0), (9, 384))
     slots = {"by itself": 1, "the next tile": 2, "two tiles ahead": 3}.get(name, 2)
@@ -105,7 +105,7 @@ def test_rows_that_change_places() -> None:
     assert (known.box, known.swizzle) == ((64, 8), 128)
 
 
-def test_tiles_in_pieces() -> None:
+def test_large_tiles_are_copied_in_pieces() -> None:
     """Boxes have up to 256 elements along a dimension; rows of shared memory may be parts of a tile's rows."""
     long = SCRIPT.replace("[None, 8]", "[None, 512]").replace("[None, 64]", "[None, 16]")
     made = twice(long)
@@ -350,7 +350,7 @@ def check_product(made: DeviceProgram, m: int) -> None:
     np.testing.assert_array_equal(got, a @ b)
 
 
-def test_products_of_warpgroups(all_cases: bool) -> None:
+def test_products_of_warpgroups_overlap_with_copies(all_cases: bool) -> None:
     """Products go on while the next tiles are asked for; a slot is filled again when they are done."""
     small = {
         "n=256": "n=64", "64x256": "64x64", "lambda k, j: (j // 64, k, j % 64)": "lambda k, j: (k, j)",

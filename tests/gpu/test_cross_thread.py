@@ -138,7 +138,7 @@ def f(A: T.Buffer((2, 64), "float32"), B: T.Buffer((2,), "float32")):
     refused(decomposed, "E0728")
 
 
-def test_written_by_hand() -> None:
+def test_reductions_written_by_hand_match() -> None:
     text = """
 @T.prim_func
 def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):

@@ -49,7 +49,7 @@ def everywhere(dtype: str, seed: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", sorted(UNARY))
-def test_at_most_4_ulps(name: str, dtype: str) -> None:
+def test_functions_are_within_4_ulps(name: str, dtype: str) -> None:
     if not ulps.can_judge(dtype):
         pytest.skip("no wider type to judge by")
     for x in everywhere(dtype, 1):
@@ -58,7 +58,7 @@ def test_at_most_4_ulps(name: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["pow", "atan2", "hypot"])
-def test_of_two_arguments(name: str, dtype: str) -> None:
+def test_functions_of_two_arguments_are_within_4_ulps(name: str, dtype: str) -> None:
     if not ulps.can_judge(dtype):
         pytest.skip("no wider type to judge by")
     for x, y in zip(everywhere(dtype, 1), everywhere(dtype, 5), strict=True):
@@ -67,7 +67,7 @@ def test_of_two_arguments(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_angles_of_any_size(dtype: str) -> None:
+def test_angles_of_any_size_are_within_4_ulps(dtype: str) -> None:
     """Reduced by the bits of 2 / pi: also those that lie nearest to multiples of pi / 2."""
     hard = {"float32": [16367173 * 2.0**72, 11853.0, 3.0e38], "float64": [6381956970095103 * 2.0**797, 1.7e308, 1e22]}
     large = np.geomspace(1e6, float(np.finfo(dtype).max) / 2, COUNT).astype(dtype)
@@ -147,7 +147,7 @@ TRUTH = {"expm1": np.expm1, "cbrt": np.cbrt, "round": round_away, "fdim": fdim, 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", sorted(TRUTH))
-def test_functions_of_c(name: str, dtype: str) -> None:
+def test_functions_of_c_are_within_their_limit(name: str, dtype: str) -> None:
     """What kernels compute by own formulas, under emulation as on a device."""
     if not ulps.can_judge(dtype):
         pytest.skip("no wider type to judge by")

@@ -106,7 +106,7 @@ def operands(dtype: str, shape: tuple[int, ...], seed: int) -> tuple[np.ndarray,
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_products_of_a_warp(name: str) -> None:
+def test_products_of_a_warp_match_numpy(name: str) -> None:
     k, a, c, *_ = CASES[name]
     made = program(kernel(*CASES[name][:-1]))
     m = 8 if name.startswith("m8") else 16

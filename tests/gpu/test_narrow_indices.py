@@ -36,7 +36,7 @@ def f(A: T.Buffer(({n}, T.int64(64)), "float32"), B: T.Buffer(({n}, T.int64(64))
 """
 
 
-def test_what_constant_sizes_bound() -> None:
+def test_indices_bounded_by_constant_sizes_are_narrow() -> None:
     assert not wide(kernel_of(LOOPS.format(n="T.int64(100)")))
 
 

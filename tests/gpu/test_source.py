@@ -190,7 +190,7 @@ def test_narrow_dtypes_agree(compiled: Compiled, module: mlcc.IRModule) -> None:
     agrees(compiled, module, "narrow", *inputs, *(np.zeros(64, d) for d in ("float16", "uint8", "bool")))
 
 
-def test_lanes_under_conditions(compiled: Compiled, module: mlcc.IRModule) -> None:
+def test_lanes_under_conditions_agree(compiled: Compiled, module: mlcc.IRModule) -> None:
     rng = np.random.default_rng(6)
     places = rng.integers(0, 67, 67).astype("int32")
     agrees(compiled, module, "pieces", random_array(rng, (67,), "float32"), np.zeros(67, "float32"), places)

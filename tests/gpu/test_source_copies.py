@@ -92,7 +92,7 @@ def test_metal_takes_what_is_scheduled_without_tensor_cores() -> None:
     assert b"kernel void" in mlcc.build(product("float32"), "cuda{arch=sm_90}").emit("metal")
 
 
-def test_products_of_warpgroups(tmp_path: Path) -> None:
+def test_products_of_warpgroups_are_not_serialized(tmp_path: Path) -> None:
     """They wait for none but those that they have to wait for, as the compiler of NVIDIA tells."""
     square = 'x: R.Tensor((512, 512), "{0}"), w: R.Tensor((512, 512), "{0}")'
     text = PRODUCT.replace('x: R.Tensor((64, 72), "{0}"), w: R.Tensor((72, 64), "{0}")', square)

@@ -34,7 +34,7 @@ def lowered(text: str, target: str = "cuda") -> IRModule:
     return mlcc.run_passes(mlcc.parse(text), "lower", target=target)
 
 
-def test_the_kernel_as_text() -> None:
+def test_kernels_print_and_read_back() -> None:
     text = mlcc.script(lowered(WINDOW))
     assert 'T.launch_thread("blockIdx.x", 8)' in text and 'T.launch_thread("threadIdx.x", 128)' in text
     assert "def f_kernel(" in text and "Module.f_kernel(A.data" in text
@@ -98,7 +98,7 @@ def test_texts_that_are_no_kernels(old: str, new: str, said: str) -> None:
 @pytest.mark.parametrize(
     "around", ['for i in T.thread_binding(4, thread="blockIdx.x"):', 'with T.launch_thread("blockIdx.x", 4):']
 )
-def test_threads_around_a_launch(around: str) -> None:
+def test_threads_around_a_launch_are_refused(around: str) -> None:
     text = mlcc.script(lowered(WINDOW))
     launch = next(line for line in text.splitlines() if "Module.f_kernel(" in line)
     wrong = text.replace(launch, f"        {around}\n    {launch}")
@@ -126,7 +126,7 @@ def test_a_kernel_that_is_launched_twice() -> None:
 ASSERTING = SCALED.replace("            B[i", '            assert A[i, t] < T.float32(5), "too great"\n            B[i')
 
 
-def test_assertions_behind_the_text() -> None:
+def test_assertions_hold_after_reading_back() -> None:
     made = mlcc.build(mlcc.parse(mlcc.script(lowered(ASSERTING))), "cuda")
     run = mlcc.load(made, emulate=True)["f"]
     a, b = np.ones((3, 32), np.float32), np.zeros((3, 32), np.float32)
@@ -166,7 +166,7 @@ class Module:
         ('A: T.Buffer((64,), "float32")', "data=q"),
     ],
 )
-def test_what_the_host_declares(params: str, declared: str) -> None:
+def test_views_of_the_host_are_declared_in_the_kernel(params: str, declared: str) -> None:
     """Buffers over its pointers are declared again where a kernel uses them."""
     text = f"""
 @T.prim_func
@@ -269,7 +269,7 @@ def tool(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
     return Tool(tmp_path, capfd)
 
 
-def test_by_the_command_line(tool: Tool) -> None:
+def test_command_line_goes_on_after_each_step(tool: Tool) -> None:
     """`mlcc passes -p FIRST -o x.mlc`, then `mlcc compile x.mlc`, after each step with which kernels stand apart."""
 
     def code(name: str) -> list[str]:

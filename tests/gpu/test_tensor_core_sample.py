@@ -34,7 +34,7 @@ def program(size: int, changes: dict[str, str]) -> DeviceProgram:
     return lower_gpu("matmul", func)
 
 
-def test_blocks_of_two_warps() -> None:
+def test_blocks_of_two_warps_match_numpy() -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, (96, 96)).astype(np.float32) for _ in range(2))
     got = np.zeros((96, 96), np.float32)

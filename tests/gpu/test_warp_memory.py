@@ -56,7 +56,7 @@ def test_threads_read_what_others_hold(threads: int, run: int, dtype: str, by: i
     np.testing.assert_array_equal(got, want)
 
 
-def test_indices_of_64_bits() -> None:
+def test_indices_of_64_bits_are_supported() -> None:
     text = ROTATE.format(blocks=2, threads=32, run=3, dtype="int32", width=32, by=0)
     text = (
         text.replace("vt % 32", "vt")

@@ -169,7 +169,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_products_of_a_warpgroup(name: str) -> None:
+def test_products_of_a_warpgroup_match_numpy(name: str) -> None:
     kind, dtype, out, _, a, b = CASES[name]
     text = kernel(*CASES[name])
     check(program(text), dtype, out, b.rows, a.k)
@@ -183,7 +183,7 @@ def test_ptxas_takes_other_types(kind: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["bf16", "tf32", "s8"])
-def test_a_in_registers(name: str) -> None:
+def test_first_operand_may_be_in_registers(name: str) -> None:
     kind, dtype, out, _, a, b = CASES[name]
     text = kernel(*CASES[name], registers=True)
     check(program(text), dtype, out, b.rows, a.k)

@@ -66,7 +66,7 @@ def test_the_pipeline_of_the_sample_is_ordered() -> None:
     np.testing.assert_array_equal(got, a @ b)
 
 
-def test_the_sample_in_registers(all_cases: bool) -> None:
+def test_sums_of_the_sample_stay_in_registers(all_cases: bool) -> None:
     """At its own size: sums in registers, and no product waits for another."""
     changes = {} if all_cases else {"n=256": "n=128", "64x256": "64x128"}
     text = emit_ptx(lower_gpu("matmul", scheduled(512, changes)).kernels, "cuda{arch=sm_90a}").text
@@ -144,7 +144,7 @@ def f(A: T.Buffer(({threads}, 2), "float32"), B: T.Buffer(({threads}, 2), "float
 """
 
 
-def test_memory_of_a_warpgroup() -> None:
+def test_memory_of_a_warpgroup_is_private() -> None:
     func = mlcc.parse(HELD.format(threads=256, by=0))["f"]
     assert isinstance(func, tir.PrimFunc)
     given = np.arange(512, dtype=np.float32).reshape(256, 2)

@@ -100,7 +100,7 @@ CASES = [("f16", "f32", False), ("f16", "f16", True), ("bf16", "f32", True), ("s
 
 
 @pytest.mark.parametrize(("kind", "out", "trans"), CASES)
-def test_products_by_fragments(kind: str, out: str, trans: bool) -> None:
+def test_products_by_fragments_match_numpy(kind: str, out: str, trans: bool) -> None:
     m, n, k = 32, 32, 48
     made = lowered(tensorized(kind, out, trans, m, n, k))
     (a, a_value), (b, b_value) = whole((m, k), 0, kind), whole((n, k) if trans else (k, n), 1, kind)

@@ -84,7 +84,7 @@ def test_data_that_are_not_there_stay_references() -> None:
     assert mlcc.parse(text).script() == text
 
 
-def test_metadata_of_tvm() -> None:
+def test_metadata_of_tvm_is_kept() -> None:
     nodes = """metadata = tvm.ir.load_json('{"root_index": 3, "nodes": [{"type": "ffi.String", "data": "ffi.Tensor"},
  {"type": "ffi.Tensor", "data": "P6G0lvBAXt0AAAAAAAAAAAEAAAAAAAAAAQAAAAIgAQACAAAAAAAAAAgAAAAAAAAAAACAPwAAAEA="},
  {"type": "ffi.Array", "data": [1]}, {"type": "ffi.Map", "data": [0, 2]}]}')

@@ -174,7 +174,7 @@ def test_data_stay_in_their_folder(tmp_path: Path) -> None:
     assert climbing.resolve("../away/m.npz", None, None, None, None).array is None
 
 
-def test_arrays_of_foreign_types() -> None:
+def test_arrays_of_foreign_types_are_refused() -> None:
     bits = np.array([0x3F80, 0x4000], "uint16")
     for array in (bits, bits.view("V2")):
         made = as_tensor(array, DType.of("bfloat16"), "k")

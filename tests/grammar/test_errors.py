@@ -76,7 +76,7 @@ def test_the_binding_is_shown() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "import tvm\n"])
-def test_a_text_without_functions(text: str) -> None:
+def test_texts_without_functions_are_refused(text: str) -> None:
     with pytest.raises(CompileError, match="E0207.*the text has no functions"):
         mlcc.parse(text)
     assert not mlcc.parse("@I.ir_module\nclass M:\n    pass\n").functions

@@ -15,7 +15,7 @@ def main(A: T.Buffer((), "float32"), B: T.Buffer((T.int64(8),), "float32")):
 """
 
 
-def test_types_of_zero_offsets() -> None:
+def test_zero_offsets_keep_their_type() -> None:
     module = mlcc.parse(TEXT)
     assert mlcc.script(module).count("elem_offset") == 0
     text = mlcc.script(module, dialect="tvm")

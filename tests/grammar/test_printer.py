@@ -172,7 +172,7 @@ def test_expressions_are_printed_as_expected(expr: tir.Expr, text: str) -> None:
          'T.call_intrin("int32", "prim.if_then_else", T.bool(True), x, y)'),
     ],
 )  # fmt: skip
-def test_expressions_for_tvm(expr: tir.Expr, text: str) -> None:
+def test_expressions_are_printed_for_tvm(expr: tir.Expr, text: str) -> None:
     assert script(expr, "tvm") == text + "\n"
 
 
@@ -188,7 +188,7 @@ def test_float64_literals_read_back_equal(value: float) -> None:
 
 
 @given(st.floats(width=32), st.sampled_from(["float32", "float16", "bfloat16", "float8_e5m2", "float8_e4m3fn"]))
-def test_narrow_float_literals(value: float, name: str) -> None:
+def test_narrow_float_literals_are_short_and_exact(value: float, name: str) -> None:
     dtype = DType.of(name)
     rounded = c.round_float(value, dtype)
     text = float_text(rounded, dtype)
@@ -301,7 +301,7 @@ def test_large_constants_are_references() -> None:
     assert constant_data(node) == {"w 0": node.data}
 
 
-def test_keys_of_constants() -> None:
+def test_constants_get_unique_keys() -> None:
     a, b = constant(np.arange(20, dtype="int8")), constant(np.arange(1, 21, dtype="int8"))
     same = constant(np.arange(20, dtype="int8"))
     assert list(constant_data(relax.Tuple((a, b, same)))) == ["constant", "constant_1"]

@@ -315,7 +315,7 @@ def test_branches_are_read() -> None:
     assert info(func) == 'R.Tensor((4,), dtype="float32")'
 
 
-def test_branches_of_different_shape() -> None:
+def test_branches_of_different_shape_lose_the_shape() -> None:
     func = main("if R.const(True):\n    y = x\nelse:\n    y = R.concat((x, x), axis=0)\nreturn y")
     assert info(func) == 'R.Tensor(dtype="float32", ndim=1)'
 
@@ -368,7 +368,7 @@ class Module:
     assert script(module["even"].ret_struct_info).strip() == 'R.Tensor((), dtype="bool")'  # type: ignore[union-attr]
 
 
-def test_long_chains_of_functions() -> None:
+def test_long_chains_of_functions_are_read() -> None:
     count = 300
     text = "\n".join(
         f"@R.function\ndef f{i}(x: R.Tensor((4,), 'float32')):\n    return f{i + 1}(x)\n" for i in range(count)
@@ -395,7 +395,7 @@ def test_nested_functions_are_read() -> None:
     assert any(n is inner.var for n in walk(inner.value.body)) and inner.value.body.blocks
 
 
-def test_functions_as_values() -> None:
+def test_functions_are_read_as_values() -> None:
     func = main(
         "y = f(x)\nz = g(x, 3, 'a')\nw = cls.twice(x)\nreturn (y, z, w)",
         X + ", f: R.Callable((R.Tensor(('n',), 'float32'),), R.Tensor(('n', 'n'))), g: R.Callable",
@@ -414,7 +414,7 @@ def test_functions_have_types_of_their_own() -> None:
     assert script(parse(script(module))) == script(module)
 
 
-def test_public_and_private() -> None:
+def test_public_and_private_functions_are_told_apart() -> None:
     module = check(function("return x"))
     assert module["main"].attrs["global_symbol"] == "main" and "global_symbol" not in module["twice"].attrs
     renamed = main("R.func_attr({'global_symbol': 'other'})\nreturn x")

@@ -155,7 +155,7 @@ def test_a_script_has_loops_at_the_top_and_no_classes() -> None:
         parse("class A:\n    pass\n", "script")
 
 
-def test_reading_bytes_and_paths(tmp_path: Any) -> None:
+def test_bytes_and_paths_are_read(tmp_path: Any) -> None:
     assert read_source(b"x = 1\n", "a").text == "x = 1\n"
     path = tmp_path / "m.mlc"
     path.write_bytes("é".encode())

@@ -10,7 +10,7 @@ from tests.hardware.cases import CASES
 
 
 @pytest.mark.parametrize("name", ["empty", "one"])
-def test_quick_ones_by_emulation(name: str) -> None:
+def test_quick_cases_agree_when_emulated(name: str) -> None:
     case = CASES[name]
     args = case.arrays()
     want = mlcc.load(mlcc.build(case.module()))["main"](*args)

@@ -63,7 +63,7 @@ def test_the_digits_and_lenet_samples(target: str) -> None:
 
 
 @pytest.mark.parametrize("work", [w for w in workloads(quick=True) if w.script], ids=lambda w: str(w.script))
-def test_schedules_for_tensor_cores(work: Workload, gpu: CudaDevice, target: str) -> None:
+def test_schedules_for_tensor_cores_match_numpy(work: Workload, gpu: CudaDevice, target: str) -> None:
     if not work.runs_on(gpu.capability):
         pytest.skip(f"{work.script} is for compute capability {work.least}")
     n = 512

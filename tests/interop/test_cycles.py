@@ -36,5 +36,5 @@ def test_samples_come_back_equal(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CORPUS))
-def test_modules_of_tvm(name: str) -> None:
+def test_modules_of_tvm_come_back_equal(name: str) -> None:
     back_and_there(CORPUS[name]())

@@ -54,7 +54,7 @@ def test_split_layouts_of_kept_axes() -> None:
         T.LegalizeOps()(made)
 
 
-def test_split_layouts_of_scalars() -> None:
+def test_tvm_permutes_scalars_of_split_layouts() -> None:
     made = theirs(CONV.format(body="y = R.std(c)"), T.ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]}))
     assert "permute_dims(lv2, axes=[])" in made.script()
 
@@ -122,7 +122,7 @@ class Module:
     assert 'op_pattern": 8' in str(ours)
 
 
-def test_known_sizes_in_operands() -> None:
+def test_known_sizes_are_used_in_operands() -> None:
     text = """\
 @R.function
 def main(x: R.Tensor((4, 3), "float32")):
@@ -181,7 +181,7 @@ class Module:
     assert "T.reads(x[vi - T.int64(2):" in ours
 
 
-def test_products_of_unknown_dtypes() -> None:
+def test_products_of_unknown_dtypes_stay() -> None:
     text = """\
 @R.function
 def main(a: R.Tensor((4, 3)), b: R.Tensor((3, 2))):

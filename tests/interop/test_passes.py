@@ -176,7 +176,7 @@ class Module:
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_fusion_of_generated_graphs(part: int, all_cases: bool) -> None:
+def test_fusion_of_generated_graphs_agrees(part: int, all_cases: bool) -> None:
     """Symbolic sizes, tuples, branches, packed calls, constants, several dtypes: the groups are TVM's."""
     for seed in range(part, 300 if all_cases else 36, 3):
         dtypes = ("float32", "float64", "int32", "int64")
@@ -200,7 +200,7 @@ GRAPH_PASSES = [
 
 
 @pytest.mark.parametrize("name", [*GRAPH_PASSES, "fuse-tir"])
-def test_passes_over_generated_graphs(name: str, all_cases: bool) -> None:
+def test_passes_over_generated_graphs_agree(name: str, all_cases: bool) -> None:
     """Unused values, renamings, casts, private functions that nobody calls: what TVM leaves of them is left."""
     first = len(name)  # other graphs for each pass
     for seed in range(0 if all_cases else first, 200 if all_cases else first + 2):

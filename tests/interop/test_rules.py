@@ -105,7 +105,7 @@ def text_of(lines: list[str]) -> str:
 @pytest.mark.parametrize("annotate", [False, True])
 @pytest.mark.parametrize("bind", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_fuse_by_pattern(case: str, bind: bool, annotate: bool, tmp_path: Path) -> None:
+def test_fuse_by_pattern_agrees(case: str, bind: bool, annotate: bool, tmp_path: Path) -> None:
     same = compare(text_of(CASES[case]), list(PATTERNS), tmp_path, bind_constants=bind, annotate_codegen=annotate)
     assert same == (case != "around")
 

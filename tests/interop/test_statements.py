@@ -188,14 +188,14 @@ def function(body: str) -> str:
     return HEAD + "\n".join("    " + line for line in body.split("\n")) + "\n"
 
 
-def test_scalar_in_shared_memory() -> None:
+def test_scalars_in_shared_memory_keep_their_scope() -> None:
     """TVM's own text loses the scope."""
     text = function('y = T.alloc_scalar("int8", scope="shared")\ny = B[0]\nB[1] = y')
     tvm.ir.assert_structural_equal(to_tvm(text), to_tvm(mlcc.script(mlcc.parse(text), dialect="tvm")))
 
 
 @pytest.mark.parametrize("kind", ["s_tir=True", "private=True, s_tir=True", "private=True", ""])
-def test_kinds_of_functions(kind: str) -> None:
+def test_kinds_of_functions_are_kept(kind: str) -> None:
     """A function without `s_tir=True` is of another kind in TVM 0.27; its text stays without it."""
     head = "# from tvm.script import tirx as T\n\n"
     decorator = f"@T.prim_func({kind})" if kind else "@T.prim_func"

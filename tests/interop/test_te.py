@@ -15,7 +15,7 @@ tvm = pytest.importorskip("tvm")
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 @pytest.mark.parametrize("index_dtype", [None, "int64"])
-def test_create_prim_func(program: Program, index_dtype: str | None) -> None:
+def test_create_prim_func_agrees(program: Program, index_dtype: str | None) -> None:
     if index_dtype is not None and program.__name__ in ("range_from_one", "triangle"):
         pytest.skip("TVM turns an extent into an end when it widens the range of an axis that does not begin at 0")
     theirs: Any = tvm.te.create_prim_func(program(tvm.te), index_dtype)

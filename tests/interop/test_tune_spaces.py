@@ -32,7 +32,7 @@ KERNELS = [*GRAPHS, "bytes"]
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", KERNELS)
-def test_same_seed_same_spaces(name: str, target: str) -> None:
+def test_same_seed_gives_the_same_spaces(name: str, target: str) -> None:
     mod = kernel(name)
     theirs = their_context(mod, target, 42).generate_design_space()
     ours = our_context(mod, target, 42).generate_design_space()
@@ -113,7 +113,7 @@ def tensor_cores(rules, pipelined: bool):
 
 @pytest.mark.parametrize("pipelined", [False, True])
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_same_tensor_cores(name: str, pipelined: bool) -> None:
+def test_tensor_cores_are_used_alike(name: str, pipelined: bool) -> None:
     mod, target = product(name), "nvidia/nvidia-a100"
     theirs = meta_schedule()
     rule = tensor_cores(theirs.schedule_rule, pipelined)

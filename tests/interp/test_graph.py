@@ -71,7 +71,7 @@ def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray, out: np.ndarray) -> None
 
 @settings(max_examples=15, deadline=None)
 @given(n=SIZES, m=SIZES, k=SIZES)
-def test_mlp_with_symbolic_sizes(n: int, m: int, k: int) -> None:
+def test_mlp_with_symbolic_sizes_matches_numpy(n: int, m: int, k: int) -> None:
     args = floats(n, m), floats(k, m), floats(k), floats(3, k), floats(3)
     made = run_function(module(MLP), "main", args, {"env.linear": linear})
     x, w0, b0, w1, b1 = args
@@ -90,7 +90,7 @@ def test_packed_functions_by_name_and_from_the_registry() -> None:
         remove_func("env.linear")
 
 
-def test_tuples_branches_and_calls() -> None:
+def test_tuples_branches_and_calls_are_run() -> None:
     program = module("""
     @R.function
     def helper(x: R.Tensor((4,), "float32")) -> R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")):
@@ -130,7 +130,7 @@ def test_match_cast_checks_and_binds() -> None:
     assert "E0814" in message and "test.mlc:" in message and "is 8, it should be 6" in message
 
 
-def test_shapes_and_scalars() -> None:
+def test_shapes_and_scalars_are_values() -> None:
     program = module("""
     @R.function
     def main(s: R.Shape(["n", "m"]), x: R.Prim("int64")):
@@ -142,7 +142,7 @@ def test_shapes_and_scalars() -> None:
     assert made[0].shape == (5, 3) and made[1] == (10,) and made[2] == 7
 
 
-def test_recursion_and_closures() -> None:
+def test_recursion_and_closures_are_run() -> None:
     program = module("""
     @R.function
     def main(x: R.Tensor((), "int32")):
@@ -173,7 +173,7 @@ def test_a_function_that_calls_itself() -> None:
     assert run_function(program, "main", [np.array(100, "int32")]) == 5050
 
 
-def test_printing_and_assertions(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printing_and_assertions_are_run(capsys: pytest.CaptureFixture[str]) -> None:
     program = module("""
     @R.function(pure=False)
     def main(x: R.Tensor((), "int32"), ok: R.Tensor((), "bool")):
@@ -197,7 +197,7 @@ def test_call_packed_returns_what_it_returns() -> None:
     assert run_function(program, "main", [x], {"env.sorted": np.sort}).tolist() == [1, 2, 3]
 
 
-def test_results_in_place() -> None:
+def test_results_are_written_in_place() -> None:
     program = module("""
     @T.prim_func
     def double(A: T.Buffer((4,), "float32")):
@@ -263,7 +263,7 @@ def test_arguments_that_do_not_fit() -> None:
         run_function(program, "mian", [])
 
 
-def test_constants_without_data() -> None:
+def test_constants_without_data_are_refused() -> None:
     program = module("""
     @R.function
     def main(x: R.Tensor((32,), "float32")):

@@ -158,7 +158,7 @@ def test_float_operators_round_once(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("name", FLOATS)
 @CASES
 @given(data=st.data())
-def test_comparisons_of_floats(name: str, data: st.DataObject) -> None:
+def test_comparisons_of_floats_match_python(name: str, data: st.DataObject) -> None:
     dtype, boolean = DType.of(name), DType.of("bool")
     rows = data.draw(st.lists(st.tuples(floats_of(dtype), floats_of(dtype)), min_size=1, max_size=20))
     rules = {

@@ -358,7 +358,7 @@ def main(A: T.Buffer((16, 4), "float32"), B: T.Buffer((16,), "float32")):
     assert np.allclose(b, (a * a).sum(1), rtol=1e-6)
 
 
-def test_shared_memory_and_barriers() -> None:
+def test_shared_memory_and_barriers_are_run() -> None:
     text = """
 def main(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
     for b in T.thread_binding(4, thread="blockIdx.x"):
@@ -373,7 +373,7 @@ def main(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
     assert np.array_equal(b, a[:, ::-1])
 
 
-def test_predicate_and_init(way: str) -> None:
+def test_predicates_and_init_are_followed(way: str) -> None:
     text = """
 def main(A: T.Buffer((10, 7), "int32"), B: T.Buffer((10,), "int32")):
     for i, j, k in T.grid(3, 4, 7):
@@ -404,7 +404,7 @@ def main(A: T.Buffer((300,), "bfloat16"), B: T.Buffer((1,), "bfloat16")):
     assert total[0] == 0x4380  # 256: beyond it one more is rounded away
 
 
-def test_ml_dtypes_arrays() -> None:
+def test_ml_dtypes_arrays_are_accepted() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     text = 'def main(A: T.Buffer((4,), "bfloat16")):\n    for i in range(4):\n        A[i] = A[i] * T.bfloat16(2)\n'
     array = np.array([1, 2, 3, 0.5], ml_dtypes.bfloat16)
@@ -422,7 +422,7 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 """
 
 
-def test_externs_and_packed_functions() -> None:
+def test_externs_and_packed_functions_are_called() -> None:
     def double(pointer: np.ndarray, count: int) -> None:
         pointer[:count] *= 2
 

@@ -291,7 +291,7 @@ def test_index_maps_are_compared_by_structure() -> None:
     assert not structural_equal(func(swap("i", "j")), func(tir.IndexMap((i, j), (i, j))))
 
 
-def test_constants_by_content() -> None:
+def test_constants_are_compared_by_content() -> None:
     def const(values: list[float], key: str) -> relax.Constant:
         return relax.Constant(TensorData.of(np.array(values, "float32"), key=key))
 
@@ -396,7 +396,7 @@ def test_message_of_a_module_against_a_function() -> None:
         assert_structural_equal(IRModule({"f": func}), func)
 
 
-def test_message_of_graphs() -> None:
+def test_message_points_into_graphs() -> None:
     x = relax.Var("x", relax.TensorStructInfo(None, FLOAT32, 2))
 
     def graph(op: str) -> relax.Function:

@@ -29,7 +29,7 @@ def counts(dtype: str) -> list[int]:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
-def test_shifts_by_constants(dtype: str) -> None:
+def test_shifts_by_constants_match_numpy(dtype: str) -> None:
     x = np.array(VALUES).astype(dtype)
     for left in (True, False):
         name, sign = ("left", "<<") if left else ("right", ">>")

@@ -290,7 +290,7 @@ def test_any_flipped_bit_is_noticed(artifact: CudaArtifact, tmp_path: Path, kind
     assert found > 190
 
 
-def test_other_files_as_artifacts(artifact: CudaArtifact, tmp_path: Path) -> None:
+def test_other_files_are_refused(artifact: CudaArtifact, tmp_path: Path) -> None:
     (tmp_path / "x.mlca").write_bytes(npz_bytes({"x": X}))
     (tmp_path / "y.ptx").write_text(artifact.code.text)  # as any tool writes it
     (tmp_path / "z.mlca").write_text(WITH_CONSTANT)
@@ -350,7 +350,7 @@ def test_what_cannot_be_emulated_runs(artifact: CudaArtifact, device: Device, ch
     np.testing.assert_array_equal(exe["main"](X), X + DATA)
 
 
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_writes_and_runs_artifacts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "k.mlc"
     text.write_text(MLP)
     base = ["compile", str(text), "-t", TARGET, "-p", ""]

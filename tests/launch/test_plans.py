@@ -47,7 +47,7 @@ def mlp() -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 64, 127])
-def test_symbolic_shapes_and_temporaries(mlp: tuple[Any, Any], n: int) -> None:
+def test_symbolic_shapes_and_temporaries_match_the_cpu(mlp: tuple[Any, Any], n: int) -> None:
     gpu, cpu = mlp
     rng = np.random.default_rng(n)
     x, y = rng.random(n, dtype=np.float32), rng.random(n, dtype=np.float32)

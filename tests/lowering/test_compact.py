@@ -173,7 +173,7 @@ for i in range(8):
 """, {"X": ("1",)})  # fmt: skip
 
 
-def test_boxes_and_shifted_windows() -> None:
+def test_boxes_and_shifted_windows_shrink() -> None:
     """Three rows are made for each one that is used; the window moves with the loop."""
     case("""
 X = T.alloc_buffer((66,), "int32")
@@ -332,7 +332,7 @@ for i in range((n + 65535) // 65536):
     check(func, (5,), (5,), symbols=(5,))
 
 
-def test_rows_of_symbolic_length() -> None:
+def test_rows_of_symbolic_length_shrink() -> None:
     func = parse(SYMBOLIC + """
 X = T.alloc_buffer((8, n), "int32")
 for i in range(8):
@@ -345,7 +345,7 @@ for i in range(8):
     check(func, (13,), (13,), symbols=(13,))
 
 
-def test_alignment_of_strides() -> None:
+def test_strides_are_aligned() -> None:
     module = mlcc.parse("""
 @T.prim_func
 def main(A: T.Buffer((32, 32), "int32"), B: T.Buffer((32, 32), "int32")):

@@ -92,7 +92,7 @@ def test_continued_sanitized_kernels_give_the_same_code(path: Path) -> None:
     assert not differing_sanitized(parse_file(str(path)), TARGETS[0], 1)
 
 
-def test_views_behind_every_step() -> None:
+def test_continued_views_give_the_same_code() -> None:
     """In a text a view has the data of its memory; before, it has data of its own."""
     assert not differing(parse_file(str(next(p for p in KERNELS if p.stem == "gpu-view"))), "cuda", 1, None, 0)
 
@@ -118,7 +118,7 @@ def test_continued_generated_functions_give_the_same_code(all_cases: bool) -> No
     assert refused <= count // 4
 
 
-def test_generated_functions_sanitized(all_cases: bool) -> None:
+def test_continued_sanitized_functions_give_the_same_code(all_cases: bool) -> None:
     wrong = {
         seed: found
         for seed, module in generated(200 if all_cases else SHARE // 2)
@@ -175,7 +175,7 @@ def test_what_comes_before_lowering_is_not_left_out() -> None:
         ("llvm", "lower,lower-to-tir", "E0545", "run it before the steps of lowering"),
     ],
 )
-def test_steps_out_of_turn(target: str, passes: str, code: str, text: str) -> None:
+def test_steps_out_of_turn_are_refused(target: str, passes: str, code: str, text: str) -> None:
     with pytest.raises(CompileError, match=text) as caught:
         mlcc.run_passes(parse_file(str(KERNELS[0])), passes, target=target)
     assert [d.code for d in caught.value.diagnostics] == [code]

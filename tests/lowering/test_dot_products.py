@@ -144,7 +144,7 @@ HERE = {f.removeprefix("+") for f in host.cpu_features()}
 @pytest.mark.parametrize(
     "machine", [m for m in MACHINES if MACHINES[m].triple == host.triple() and MACHINES[m].enabled <= HERE]
 )
-def test_all_signs_and_lanes(machine: str) -> None:
+def test_all_signs_and_lanes_match(machine: str) -> None:
     """Each CPU that this one can be: the sums wrap, and nothing saturates."""
     for number, lanes in enumerate((1, 2, 4, 5, 8, 16, 23, 64)):
         for name, dtypes in (("dp4a", ("int8", "uint8")), ("dp2a", ("int16", "uint16"))):

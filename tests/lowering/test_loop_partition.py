@@ -244,7 +244,7 @@ def main(A: T.Buffer(({n}, {n}), "float32"), B: T.Buffer(({n}, {n}), "float32"),
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
 @pytest.mark.parametrize("stride", [2, 3, 4, 5])
 @pytest.mark.parametrize("lanes", [3, 4, 7, 16])
-def test_every_few_elements(dtype: str, stride: int, lanes: int) -> None:
+def test_strided_loads_stay_inside(dtype: str, stride: int, lanes: int) -> None:
     """Loads of spread elements reach from the first to the last of them and no further."""
     size = (lanes - 1) * stride + 1
     func = parse(f"for v in T.vectorized({lanes}):\n    B[v] = A[v * {stride}]", "", dtype)

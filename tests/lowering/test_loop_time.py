@@ -35,7 +35,7 @@ def test_copies_take_as_long_as_their_bytes(place: str) -> None:
     assert time_of(COPY.format(place=place)) >= 2 * 512 * 512 * 4 * PER_BYTE
 
 
-def test_vectors_that_move_memory() -> None:
+def test_vectors_count_the_bytes_they_move() -> None:
     body = "for i in T.parallel(512):\n  for j in range(32):\n    for v in T.vectorized(16):\n      "
     assert time_of(body + "B[i, j * 16 + v] = A[i, j * 16 + v]") == 2 * 512 * 512 * 4 * PER_BYTE
 

@@ -156,7 +156,7 @@ def indices_of(f: tir.PrimFunc) -> list[str]:
         (lambda at, i: c.add(c.mul(c.floordiv(at, 8), 8), c.floormod(at, 8)), "Ramp"),
     ],
 )
-def test_quotients_of_ramps(make: Callable[..., Expr], kind: str) -> None:
+def test_quotients_of_ramps_stay_contiguous(make: Callable[..., Expr], kind: str) -> None:
     """Indices of reshaped tensors stay contiguous where lanes do not cross a row."""
     a, b, o, i = c.make_buffer("A", (64,), "int32"), c.make_buffer("B", (16,), "int32"), var("o"), var("i")
     at = c.add(c.mul(o, 4), i)
@@ -191,7 +191,7 @@ def moved(by: int) -> Callable[[tir.Buffer], Expr]:
     "view_type, pointer, lanes",
     [("int32", lambda a: a.data, 8), ("int8", lambda a: a.data, 1), ("int32", moved(1), 1), ("int32", moved(0), 1)],
 )
-def test_views_of_one_memory(
+def test_views_of_one_memory_are_not_reordered(
     view_type: str, pointer: Callable[[tir.Buffer], Expr], lanes: int, store_first: bool
 ) -> None:
     """Only views that count alike are known to be apart."""

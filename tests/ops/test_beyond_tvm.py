@@ -38,7 +38,7 @@ def run(mod: mlcc.IRModule, *inputs: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype, tiny", [("float32", 1e-20), ("float64", 1e-200)])
-def test_digits_near_zero(dtype: str, tiny: float) -> None:
+def test_expm1_and_log1p_are_exact_near_zero(dtype: str, tiny: float) -> None:
     x = np.array([tiny, -tiny, 1e-5, -1e-5, 0.3, -0.3, 0.7, -0.7, 0.0, 5.0], dtype)
     for name, reference in (("expm1", np.expm1), ("log1p", np.log1p)):
         made = run(module(f'x: R.Tensor(("n",), "{dtype}")', f"gv = R.{name}(x)"), x)
@@ -111,7 +111,7 @@ def test_index_put_of_later_dimensions() -> None:
     np.testing.assert_array_equal(run(mod, x, i, v), want)
 
 
-def test_full_of_a_size() -> None:
+def test_full_takes_a_symbolic_size() -> None:
     mod = module('x: R.Tensor(("n", 2), "int8")', "n = T.int64()", "gv = R.full((n, 2), R.prim_value(n * 3))")
     np.testing.assert_array_equal(run(mod, np.zeros((4, 2), "int8")), np.full((4, 2), 12))
     mod = module('x: R.Tensor(("n",), "float32")', "n = T.int64()", "gv = R.full_like(x, R.prim_value(n))")
@@ -183,7 +183,7 @@ _OF_ONNX: list[tuple[Any, Any, int, float | None, bool, list[list[int]]]] = [
 
 
 @pytest.mark.parametrize(("boxes", "scores", "most", "least", "centers", "kept"), _OF_ONNX)
-def test_nms_of_onnx(
+def test_nms_gives_the_results_of_onnx(
     boxes: Any, scores: Any, most: int, least: float | None, centers: bool, kept: list[list[int]]
 ) -> None:
     """The cases of the operator's definition."""

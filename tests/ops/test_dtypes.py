@@ -25,7 +25,7 @@ def everywhere(case: Case, *inputs: np.ndarray) -> list[Any]:
 @pytest.mark.parametrize(("name", "wanted"), [
     ("logical_and", [1, 0, 0]), ("logical_or", [1, 1, 0]), ("logical_xor", [0, 1, 0])])  # fmt: skip
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
-def test_truth_of_numbers(name: str, wanted: list[int], dtype: str) -> None:
+def test_logical_operators_take_any_dtype(name: str, wanted: list[int], dtype: str) -> None:
     case = Case(name, (T((3,), dtype), T((3,), dtype)))
     for got in everywhere(case, np.array([2, 0, 0], dtype), np.array([4, 3, 0], dtype)):
         np.testing.assert_array_equal(got, np.array(wanted, dtype), strict=True)
@@ -41,12 +41,12 @@ def test_negative_and_not_take_any_dtype() -> None:
 @pytest.mark.parametrize(("name", "dtype", "value"), [
     ("argmax", "uint8", 0), ("argmax", "int32", -(2**31)), ("argmin", "bool", True), ("argmin", "int8", 127),
     ("argmax", "float32", -np.inf)])  # fmt: skip
-def test_place_of_the_least(name: str, dtype: str, value: Any) -> None:
+def test_argmin_of_equals_is_the_first(name: str, dtype: str, value: Any) -> None:
     for got in everywhere(Case(name, (T((2, 3), dtype), 1)), np.full((2, 3), value, dtype)):
         np.testing.assert_array_equal(got, [0, 0])
 
 
-def test_mean_of_integers() -> None:
+def test_mean_of_integers_is_right() -> None:
     large = np.array([2**62 + 1, 2**60 + 3, -5], "int64")
     for got in everywhere(Case("mean", (T((3,), "int64"),)), large):
         assert int(got) == (2**62 + 2**60 - 1) // 3
@@ -54,7 +54,7 @@ def test_mean_of_integers() -> None:
         assert int(got) == 0
 
 
-def test_flattened_batch_of_none() -> None:
+def test_empty_batches_are_flattened() -> None:
     for got in everywhere(Case("nn.batch_flatten", (T((0, 2, 5)),)), np.zeros((0, 2, 5), "float32")):
         assert got.shape == (0, 10)
 
@@ -64,7 +64,7 @@ def test_tiles_of_nothing() -> None:
         assert got.shape == (2, 2, 0)
 
 
-def test_rms_norm_of_doubles() -> None:
+def test_rms_norm_of_doubles_is_exact() -> None:
     x = np.random.default_rng(0).normal(size=(2, 5))
     wanted = x / np.sqrt(np.mean(x * x, 1, keepdims=True) + 1e-5)
     for got in everywhere(Case("nn.rms_norm", (T((2, 5), "float64"), T((5,), "float64"), -1)), x, np.ones(5)):

@@ -65,7 +65,7 @@ SCHEDULES = [
 
 
 @pytest.mark.parametrize("steps", SCHEDULES)
-def test_empty_however_scheduled(steps: str) -> None:
+def test_empty_axes_give_the_identity_however_scheduled(steps: str) -> None:
     text = """
 @T.prim_func
 def main(a: T.handle, b: T.handle, c: T.handle):
@@ -214,7 +214,7 @@ ALL_I, ALL_K = "i_0 * 32 + i_1", "k_0 * 32 + k_1"
         ((BLOCKS, 'for i_1 in T.thread_binding(32, thread="vthread.x"):', "for k in range(m):"), ALL_I, "k"),
     ],
 )
-def test_loops_bound_by_hand(loops: tuple[str, ...], i: str, k: str) -> None:
+def test_loops_bound_by_hand_give_the_identity(loops: tuple[str, ...], i: str, k: str) -> None:
     """Whoever bound them, and wherever the reduction stands between: threads give their places the init."""
     where = " and ".join(f"{whole} < {n}" for whole, n in ((i, "n"), (k, "m")) if "*" in whole)
     shared_out = SHARED_OUT in loops

@@ -41,7 +41,7 @@ def test_all_numbers_of_rows_match_numpy(target: str, opt_level: int) -> None:
         np.testing.assert_allclose(run_function(mod, "main", given), expected(*given), atol=1e-5)
 
 
-def test_symbolic_groups_and_none() -> None:
+def test_symbolic_and_empty_groups_match_numpy() -> None:
     mod = product('("s", "k")', '("g", "k", "n")', '("g",)', index="int64")
     run = mlcc.load(mlcc.build(mod))["main"]
     for given in (drawn(5, 3, 4, [1, 5], "int64"), drawn(5, 0, 4, [1, 5], "int64")):

@@ -102,7 +102,7 @@ def test_virtual_device_is_kept() -> None:
         ("R.memory.view(y, q)", 'R.Tensor(dtype="float32", ndim=2)'),
     ],
 )
-def test_a_variable_as_shape(call: str, info: str) -> None:
+def test_variables_are_shapes(call: str, info: str) -> None:
     """Where the values of the shape are known they are the extents, as TVM 0.27 has it."""
     text = f"""
 @R.function

@@ -48,7 +48,7 @@ SORTS = ("sort(3x40, -1, True)", "argsort(40x3:int32, 0, False)", "topk(3x40, 20
 
 
 @pytest.mark.parametrize("case", [c for c in numbers.CASES if str(c) in SORTS], ids=str)
-def test_for_many_threads(case: Case) -> None:
+def test_lowered_calls_for_gpus_match_numpy(case: Case) -> None:
     check(case, "cuda")
 
 
@@ -75,7 +75,7 @@ def test_broadcasting_matches_numpy(shapes: tuple[tuple[int, ...], tuple[int, ..
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(EXTENT, max_size=2), EXTENT, EXTENT, EXTENT, st.data())
-def test_matmul_of_all_ranks(batch: list[int], n: int, k: int, m: int, data: st.DataObject) -> None:
+def test_matmul_of_all_ranks_matches_numpy(batch: list[int], n: int, k: int, m: int, data: st.DataObject) -> None:
     left: tuple[int, ...] = data.draw(st.sampled_from([(k,), (n, k), (*batch, n, k)]))
     right: tuple[int, ...] = data.draw(st.sampled_from([(k,), (k, m), (*batch, k, m), (1, k, m)]))
     check(Case("matmul", (T(left), T(right))))
@@ -172,7 +172,7 @@ def test_special_values_match_numpy(case: Case) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
-def test_shifts_beyond_the_width() -> None:
+def test_shifts_beyond_the_width_match_numpy() -> None:
     for name in ("left_shift", "right_shift"):
         module = Mine().module(Case(name, (T((5,), "int32"), T((5,), "int32"))))
         inputs = [np.array([1, -1, -8, 7, 5], "int32"), np.array([31, 32, 40, -1, 0], "int32")]

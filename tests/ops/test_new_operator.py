@@ -156,7 +156,7 @@ class Module:
     assert "R.toy.count" in text and "R.toy.unknown" not in text
 
 
-def test_activation_of_parallel_products() -> None:
+def test_activation_of_parallel_products_is_merged() -> None:
     inputs = ", ".join(f'{name}: R.Tensor((8, 8), "float32")' for name in ("x", "w0", "w1"))
     branches = "\n".join(f"a{i} = R.matmul(x, w{i})\nb{i} = R.nn.hardswish(a{i})" for i in (0, 1))
     text = after("combine-parallel-matmul", function(inputs, f"{branches}\ngv = R.add(b0, b1)"))

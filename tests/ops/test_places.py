@@ -143,7 +143,7 @@ def test_scatter_elements_matches_numpy(n: int, m: int, k: int, how: str, data: 
 
 @settings(max_examples=20, deadline=None)
 @given(N, M, K, st.data())
-def test_scatter_along_other_axes(n: int, m: int, k: int, data: st.DataObject) -> None:
+def test_scatter_along_other_axes_matches_numpy(n: int, m: int, k: int, data: st.DataObject) -> None:
     k = k if m else 0
     x, where = some(data.draw, n, m, dtype="int32"), places(data.draw, m, n, k, dtype="int32")
     runs("scatter -1").check(x, where, some(data.draw, n, k, dtype="int32"))
@@ -172,7 +172,7 @@ def test_index_put_matches_numpy(n: int, m: int, k: int, data: st.DataObject) ->
 
 @settings(max_examples=20, deadline=None)
 @given(N, M, st.data())
-def test_meshgrid_and_collapse(n: int, m: int, data: st.DataObject) -> None:
+def test_meshgrid_and_collapse_match_numpy(n: int, m: int, data: st.DataObject) -> None:
     a, b = some(data.draw, n), some(data.draw, m)
     runs("meshgrid ij").check(a, b, some(data.draw, 2))
     runs("meshgrid xy").check(a, b)

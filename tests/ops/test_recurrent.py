@@ -110,7 +110,7 @@ def test_wide_states_match_their_equations(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", GATES)
-def test_unknown_hidden_size(kind: str) -> None:
+def test_symbolic_hidden_sizes_match_their_equations(kind: str) -> None:
     run = mlcc.load(mlcc.build(layer(kind, "n")))["main"]
     given = operands(kind, 4, 3, 6)
     want = one_direction(kind, given[0], *(a[0] for a in given[1:]))
@@ -118,7 +118,7 @@ def test_unknown_hidden_size(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", GATES)
-def test_directions_and_lengths(kind: str) -> None:
+def test_directions_and_lengths_match_their_equations(kind: str) -> None:
     """The second direction runs from a row's own end; what lies behind it is 0."""
     lengths = np.array([4, 0, 6, 9], "int32")
     mod = layer(kind, directions=2, more='n: R.Tensor(("b",), "int32")', direction="bidirectional")
@@ -137,7 +137,7 @@ def test_directions_and_lengths(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", GATES)
-def test_on_a_device(kind: str) -> None:
+def test_emulated_layers_match_the_interpreter(kind: str) -> None:
     mod = layer(kind, directions=2, more='n: R.Tensor(("b",), "int32")', direction="bidirectional")
     given = [*operands(kind, 4, 3, directions=2), np.array([4, 0, 2], "int32")]
     made = mlcc.load(mlcc.build(mod, "cuda{arch=sm_90}"), emulate=True)["main"](*given)

@@ -86,7 +86,7 @@ INFOS = [
 
 
 @given(st.sampled_from(INFOS), st.sampled_from(INFOS))
-def test_common_covers_both(a: StructInfo, b: StructInfo) -> None:
+def test_common_struct_info_covers_both(a: StructInfo, b: StructInfo) -> None:
     both = common(a, b)
     assert fit(both, a) is Fit.COVERS and fit(both, b) is Fit.COVERS
     if fit(a, b) is Fit.COVERS and not isinstance(a, relax.FuncStructInfo):

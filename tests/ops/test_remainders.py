@@ -103,7 +103,7 @@ def test_bare_lowering_is_tvms() -> None:
 @pytest.mark.parametrize("cpu", ("", "{cpu=native}"))
 @pytest.mark.parametrize("level", (0, 3))
 @pytest.mark.parametrize("dtype", ("float64", "float32"))
-def test_in_a_function(dtype: str, level: int, cpu: str) -> None:
+def test_remainders_of_functions_are_numpys(dtype: str, level: int, cpu: str) -> None:
     """`FloorMod` is NumPy's `mod`, `FloorDiv` the floor of the rounded quotient, as scalar and as vector code."""
     a, b = te.placeholder((4096,), dtype, "A"), te.placeholder((4096,), dtype, "B")
     c = te.compute((4096,), lambda i: te.floormod(a(i), b(i)), "C")

@@ -30,7 +30,7 @@ def test_transforms_of_any_length_match_numpy(dtype: str, error: float) -> None:
         np.testing.assert_allclose(made[..., 0] + 1j * made[..., 1], want, atol=error * size)
 
 
-def test_real_signals_and_back() -> None:
+def test_real_signals_are_transformed_back() -> None:
     x = signal(3, 10, 4, 1)
     mod = transform('(3, "n", 4, 1)', ", axis=1, onesided=True")
     made = mlcc.load(mlcc.build(mod))["main"](x)
@@ -44,7 +44,7 @@ def test_real_signals_and_back() -> None:
 
 
 @pytest.mark.parametrize("length", [4, 6, 9])
-def test_cut_and_filled_up(length: int) -> None:
+def test_cut_and_filled_up_signals_match_numpy(length: int) -> None:
     x = signal(6, 2)
     mod = transform("(6, 2)", f", {length}, axis=0")
     mlcc.assert_structural_equal(mlcc.parse(mlcc.script(mod)), mod)
@@ -53,7 +53,7 @@ def test_cut_and_filled_up(length: int) -> None:
     np.testing.assert_allclose(made[..., 0] + 1j * made[..., 1], want, atol=1e-5)
 
 
-def test_on_a_device() -> None:
+def test_emulated_transforms_match_the_interpreter() -> None:
     x = signal(2, 12, 2)
     mod = transform("(2, 12, 2)")
     made = mlcc.load(mlcc.build(mod, "cuda{arch=sm_90}"), emulate=True)["main"](x)

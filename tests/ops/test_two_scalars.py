@@ -62,7 +62,7 @@ def test_comparisons_of_scalars_match_numpy(name: str, dtype: str, x: float, y: 
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_comparison_of_floats(name: str) -> None:
+def test_comparisons_of_floats_are_refused_at_o0(name: str) -> None:
     """At -O0 the comparison is a scalar of the graph, which native code computes of integers only; it says so."""
     text = program(name, "float32", "bool", "logical_or")
     module = mlcc.parse(text)
@@ -95,7 +95,7 @@ def main(n: R.Prim("int64"), x: R.Tensor(("n", 2), "float32")):
         np.testing.assert_array_equal(got, np.zeros((7, 2), "float32"), strict=True)
 
 
-def test_of_unknown_value() -> None:
+def test_scalars_of_unknown_value_keep_their_dtype() -> None:
     module = mlcc.parse("""
 @R.function(pure=False)
 def main(x: R.Prim("float32")):

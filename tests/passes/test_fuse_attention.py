@@ -299,7 +299,7 @@ def test_parts_of_one_tensor_are_read_where_they_are() -> None:
     assert shapes == [[2, None, 96], [2, 4, None, 8]]
 
 
-def test_indices_in_another_shape() -> None:
+def test_indices_are_rewritten_for_another_shape() -> None:
     b, n, i, j, h, d = (tir.Var(name, INT64) for name in "bnijhd")
     one, four, eight, many = (tir.IntImm(INT64, value) for value in (1, 4, 8, 32))
     merged = regroup((i, j, h, d), (b, n, four, eight), (b, n, many))

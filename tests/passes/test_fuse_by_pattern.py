@@ -92,7 +92,7 @@ def test_what_cannot_run_in_one_piece_is_left(tmp_path: Path) -> None:
     np.testing.assert_allclose(run_function(made, "main", given), run_function(crossed, "main", given), 1e-5)
 
 
-def test_only_dataflow_blocks(tmp_path: Path) -> None:
+def test_only_dataflow_blocks_are_fused(tmp_path: Path) -> None:
     module = mlcc.parse(f"@R.function\ndef main(x: {F}):\n    a = R.exp(x)\n    return a\n")
     assert operators(fuse(module, EXP, tmp_path)) == ["exp"]
 

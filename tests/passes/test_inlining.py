@@ -30,7 +30,7 @@ def doubling(levels: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_callees_of_callees() -> None:
+def test_callees_of_callees_are_inlined() -> None:
     made = mlcc.run_passes(mlcc.parse(doubling(6)), "inline-functions,canonicalize")
     assert list(made) == ["main"]
     assert bindings(made) == 32

@@ -87,7 +87,7 @@ def test_gelu_by_the_hyperbolic_tangent(inner: str) -> None:
     assert recognized(doubled, rows(3, 5)) == {"nn.gelu_tanh": 1}
 
 
-def test_silu_of_a_product() -> None:
+def test_silu_of_a_product_is_recognised() -> None:
     made = module("g = R.multiply(x, y)", "R.multiply(R.sigmoid(g), g)", x=(4, 3), y=(4, 3))
     assert recognized(made, rows(4, 3), rows(4, 3, seed=1)) == {"multiply": 1, "nn.silu": 1}
 
@@ -160,7 +160,7 @@ def test_layer_norm_as_factor_and_shift() -> None:
     assert recognized(made, rows(4, 8), rows(8), rows(8, seed=1)) == {"nn.layer_norm": 1}
 
 
-def test_layer_norm_over_channels() -> None:
+def test_layer_norm_over_channels_is_recognised() -> None:
     lines = """
         m = R.mean(x, axis=[1], keepdims=True)
         d = R.subtract(x, m)
@@ -289,7 +289,7 @@ def test_scores_that_are_divided_by_the_root_of_the_width_need_no_scale() -> Non
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, 7), (2, 1, 1, 7), (5, 7), (7,), (2, 3, 5, 1)])
-def test_biases_of_scores(shape: tuple[int, ...]) -> None:
+def test_biases_of_scores_are_recognised(shape: tuple[int, ...]) -> None:
     bias = rows(*shape, seed=9)
     found = attended(f"R.add(R.divide(R.matmul(q, kt), {const(2.0)}), m)", {"m": shape}, [bias])
     assert found["nn.attention_bias"] == 1
@@ -340,7 +340,7 @@ def test_causal_masks_are_recognised(mask: str) -> None:
 
 
 @pytest.mark.parametrize(("ahead", "corner"), [(0, "TopLeft"), (2, "BottomRight"), (1, None)])
-def test_causal_masks_as_data(ahead: int, corner: str | None) -> None:
+def test_causal_masks_as_data_are_recognised(ahead: int, corner: str | None) -> None:
     seen = np.tri(5, 7, ahead, dtype=bool)
     numbers = np.where(seen, np.float32(0), np.float32(-np.inf))
     made = module(f"{TURNED}\np = R.nn.softmax(R.add(R.matmul(q, kt), m), axis=-1)", "R.matmul(p, v)", **QKV, m=(5, 7))

@@ -427,7 +427,7 @@ def test_wrong_calls_are_refused(case: tuple[Callable[[], Any], type[Exception],
     assert relax.BlockBuilder.current() is None
 
 
-def test_unknown_shape_for_te() -> None:
+def test_unknown_shapes_are_refused_for_te() -> None:
     x = relax.Var("x", relax.TensorStructInfo(None, "float32", ndim=2))
     with pytest.raises(TypeError, match="`x` has no known shape"):
         builder_of([x], lambda bb: bb.emit_te(relu, x))

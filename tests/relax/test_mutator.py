@@ -193,7 +193,7 @@ def test_contradictions_are_refused(module: Any) -> None:
         check(mutator.builder_.get())  # the TensorIR function takes (3,)
 
 
-def test_lookup_remap_and_emit(module: Any) -> None:
+def test_mutators_look_up_remap_and_emit(module: Any) -> None:
     class Mine(relax.PyExprMutator):
         seen: Any = None
 
@@ -279,7 +279,7 @@ def test_post_order_visits_operands_first(module: Any) -> None:
     assert all(order.index(arg) < order.index(call) for arg in call.args)
 
 
-def test_remove_all_unused(module: Any) -> None:
+def test_remove_all_unused_removes_all_unused_bindings(module: Any) -> None:
     made = analysis.remove_all_unused(module["main"], module)
     assert "unused" not in str(made) and "R.exp" not in str(made)
     check(mlcc.IRModule({**module.functions, "main": made}))

@@ -31,14 +31,14 @@ def model(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_c_program(model: Path) -> None:
+def test_c_program_of_the_page_runs(model: Path) -> None:
     (model / "app.c").write_text(blocks("c")[0])
     subprocess.run([*CC, "app.c", "model.o", "-lm", "-o", "app"], cwd=model, check=True)
     done = subprocess.run(["./app"], cwd=model, capture_output=True, text=True, check=True)
     assert f"prints `{done.stdout.strip()}`" in PAGE
 
 
-def test_the_python_environment(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_environment_of_the_page_runs(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(model)
     scope: dict[str, object] = {}
     exec(blocks("python")[0], scope)
@@ -46,7 +46,7 @@ def test_the_python_environment(model: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert scope["y"].tolist() == [[0.5, 10.5, 200.5], [3.5, 40.5, 500.5]]  # type: ignore[attr-defined]
 
 
-def test_the_c_environment(model: Path) -> None:
+def test_c_environment_of_the_page_runs(model: Path) -> None:
     (model / "env.c").write_text(blocks("c")[1])
     subprocess.run([*CC, "-shared", "-fPIC", "env.c", "-o", "env.so"], cwd=model, check=True)
     assert load_env(str(model / "env.so")) == ["env.shift"]
@@ -55,7 +55,7 @@ def test_the_c_environment(model: Path) -> None:
     assert y.tolist() == [[1.5, 10.5, 100.5]]
 
 
-def test_the_table_of_errors() -> None:
+def test_table_of_errors_is_complete() -> None:
     rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (.*) \|$", PAGE, re.M)
     assert rows == [(str(k.code), k.name, k.text) for k in KINDS]
 

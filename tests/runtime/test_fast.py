@@ -93,7 +93,7 @@ def test_out_is_written_and_returned(functions: dict[str, Function]) -> None:
     assert not fixed.any()
 
 
-def test_out_of_several_results(functions: dict[str, Function]) -> None:
+def test_out_takes_several_results(functions: dict[str, Function]) -> None:
     x = np.array([-1, 2, -3, 4], np.float32)
     out = (np.zeros(4, np.float32), np.zeros(4, np.float32))
     assert functions["pair"](x, out=out) is out

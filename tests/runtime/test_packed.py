@@ -103,7 +103,7 @@ def second(text: str, number: int, real: float, flag: bool, shape: tuple[int, ..
 X = np.array([2, 3], np.float32)
 
 
-def test_arguments_of_every_kind(exe: Executable) -> None:
+def test_arguments_of_every_kind_are_passed(exe: Executable) -> None:
     seen: dict[str, Any] = {}
 
     def looking(x: Any, w: Any, out: Any) -> None:

@@ -66,7 +66,7 @@ def test_the_library_reads_what_is_written_and_the_other_way_round(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
-def test_dtypes_that_numpy_lacks(tmp_path: Path, name: str) -> None:
+def test_dtypes_that_numpy_lacks_are_read_and_written(tmp_path: Path, name: str) -> None:
     """Their bits come with the name, and a file is written with it."""
     bits = np.arange(64, dtype=storage(name)).view(stated(name, storage(name)))
     path = str(tmp_path / "x.safetensors")
@@ -200,7 +200,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_arrays_in_and_out(folder: Path) -> None:
+def test_command_line_reads_and_writes_safetensors(folder: Path) -> None:
     assert run(["run", "m.mlc", "--in", "x.safetensors", "--in", "w.safetensors", "--out", "y.safetensors"]) == 0
     assert load_arrays("y.safetensors")["out"].tolist() == [0, 3, 6, 9]
     bound = ["-p", "bind-params{params=w.safetensors},O2"]

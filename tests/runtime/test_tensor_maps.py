@@ -65,7 +65,7 @@ def test_what_the_driver_refuses() -> None:
         tensor_maps.encode(tensor_map(SPEC, 4096, [1000, 77], [2048]), Function(1))
 
 
-def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_drivers_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor_maps, "LIBRARY", "libcuda-that-is-not-there.so")
     tensor_maps._function.cache_clear()
     with pytest.raises(DriverError, match="NOT_FOUND"):

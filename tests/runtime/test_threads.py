@@ -88,7 +88,7 @@ def in_pool() -> int:
     return int(ctypes.CFUNCTYPE(ctypes.c_int32)(address)())
 
 
-def test_how_many_threads(exe: mlcc.runtime.Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_threads_is_checked(exe: mlcc.runtime.Executable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "num_cores", lambda: 4)
     monkeypatch.delenv("MLCC_NUM_THREADS", raising=False)
     assert mlcc.get_num_threads() == 4
@@ -258,7 +258,7 @@ int main(void) {
     [(artifact, artifact), (older, artifact), (artifact, older)],
     ids=lambda m: "+".join(f.__name__ for f in m),
 )
-def test_a_c_program(tmp_path: Path, shared: bool, makers: tuple[Callable[..., Any], ...]) -> None:
+def test_c_programs_share_one_pool(tmp_path: Path, shared: bool, makers: tuple[Callable[..., Any], ...]) -> None:
     """Two objects linked together, or as shared libraries: one pool, its number of threads, and its replacement."""
     for name, func, by, make in (("one", "f", 2.0, makers[0]), ("two", "g", 4.0, makers[1])):
         made = make(func, by)
@@ -326,7 +326,7 @@ def test_objects_use_the_pool_of_a_shared_library(tmp_path: Path, names: str) ->
     assert len(set(done.stdout.split())) == 1
 
 
-def test_the_command_line(tmp_path: Path) -> None:
+def test_command_line_sets_the_number_of_threads(tmp_path: Path) -> None:
     artifact().save(tmp_path / "m.o")
     a = np.random.default_rng(0).random((64, 4000), dtype=np.float32)
     np.savez(tmp_path / "in.npz", A=a)

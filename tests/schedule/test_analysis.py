@@ -84,7 +84,7 @@ def one(vi: str = "spatial(16, i)", vj: str = "spatial(16, j)", where: str = "pa
 # ---------------------------------------------------------------- scopes
 
 
-def test_dependencies_of_a_scope() -> None:
+def test_dependencies_of_a_scope_are_found() -> None:
     tree = tree_of(MATMUL_RELU)
     info = scope_info(tree, root(tree))
     assert names(info.blocks) == ["C", "D"]
@@ -113,7 +113,7 @@ for i in range(16):
 """
 
 
-def test_kinds_of_dependencies() -> None:
+def test_kinds_of_dependencies_are_told_apart() -> None:
     tree = nest(CHAIN)
     first, second, third = scope_info(tree, root(tree)).blocks
     kinds = {(d.src, d.dst): d.kind for d in scope_info(tree, root(tree)).deps}
@@ -152,7 +152,7 @@ for i in T.thread_binding(4, thread="blockIdx.x"):
     ("scope", "found"),
     [("global", "k"), ("shared", "k j"), ("shared.dyn", "k j"), ("warp", "k j"), ("local", "k")],
 )
-def test_domains_over_threads(scope: str, found: str) -> None:
+def test_domains_over_threads_follow_the_scope(scope: str, found: str) -> None:
     tree = nest(THREADS)
     (k,) = tree.loops_above(block(tree, "X"))
     assert " ".join(v.name for v in loop_domain(tree, k, None, scope)) == found
@@ -190,7 +190,7 @@ def test_affine_bindings_are_recognised(vi: str, vj: str, affine: bool) -> None:
         assert caught.value.code == "E0638" and caught.value.at == (found,)
 
 
-def test_kinds_of_loops() -> None:
+def test_kinds_of_loops_follow_their_axes() -> None:
     tree = tree_of(MATMUL_RELU)
     loops = tree.loops_above(block(tree, "C"))
     assert [loop_iter_kind(tree, x) for x in loops] == [IterKind.SPATIAL, IterKind.SPATIAL, IterKind.REDUCE]
@@ -211,7 +211,7 @@ def test_kinds_of_loops() -> None:
         (one(vj="opaque(16, j)"), "has an opaque axis `vj`", "has no init"),
     ],
 )
-def test_conditions_of_blocks(tree: Tree, complete: str | None, reduction: str) -> None:
+def test_conditions_of_blocks_are_checked(tree: Tree, complete: str | None, reduction: str) -> None:
     found = block(tree, "X")
     assert complete_block_violation(tree, found, root(tree)) == complete
     assert reduction_block_violation(tree, found, root(tree)) == reduction
@@ -269,7 +269,7 @@ def test_the_root_block_has_no_scope() -> None:
 # ---------------------------------------------------------------- buffers
 
 
-def test_buffers_by_number() -> None:
+def test_buffers_are_found_by_number() -> None:
     tree = tree_of(MATMUL_RELU)
     c = block(tree, "C")
     assert [read_buffer(c, n).name for n in (0, 1)] == ["A", "B"]

@@ -143,7 +143,7 @@ def test_more_than_one_block_or_more_than_loops() -> None:
         sch.blockize(sch.get_loops("C")[0])
 
 
-def test_a_list_of_blocks() -> None:
+def test_lists_of_blocks_become_one() -> None:
     sch = schedule(SIDE_BY_SIDE)
     made = sch.blockize([sch.get_block("B"), "C"])
     block = sch.get(made)
@@ -255,7 +255,7 @@ def test_a_bound_of_one_loop_stays() -> None:
     assert sch.get(i).var.name == "i"
 
 
-def test_values_in_another_order() -> None:
+def test_values_in_another_order_keep_results() -> None:
     """`i * 3 + j` where `j < 3` may become `i * 4 + j` where that is less than 12: the old bound is then wrong."""
     sch = schedule(CHAIN)
     i, j = sch.get_loops("C")

@@ -25,7 +25,7 @@ def test_an_output_is_copied_where_the_scope_ends() -> None:
     assert_same_results(mlcc.parse(MATMUL), sch.mod)
 
 
-def test_twice_through_two_memories() -> None:
+def test_two_caches_in_a_row_keep_results() -> None:
     sch = schedule(MATMUL)
     sch.cache_write("C", 0, "shared")
     sch.cache_write("C", 0, "local")

@@ -80,7 +80,7 @@ def test_results_are_rounded_once(body: str, dtype: str) -> None:
     mlcc.assert_structural_equal(again, sch.mod)
 
 
-def test_sums_in_another_type() -> None:
+def test_sums_stored_wide_are_rounded_once() -> None:
     """With the sums stored as float32, nothing is rounded on the way."""
     text = """
 @T.prim_func

@@ -45,7 +45,7 @@ def main(A: T.Buffer((32, 24), "float32"), B: T.Buffer((24, 16), "float32"), C: 
     mlcc.assert_structural_equal(sch.mod, mlcc.parse(want))
 
 
-def test_below_a_reduction_loop() -> None:
+def test_init_below_a_reduction_loop_keeps_results() -> None:
     sch = schedule(MATMUL.replace("for i, j, k in T.grid(32, 16, 24)", "for k, i, j in T.grid(24, 32, 16)"))
     with refused("E0662", "would run again for every `k`.*decompose at `k`"):
         sch.decompose_reduction("C", sch.get_loops("C")[1])
@@ -87,7 +87,7 @@ def main(A: T.Buffer((8, 6), "float32"), D: T.Buffer((8,), "float32")):
 """
 
 
-def test_one_accumulator_for_all() -> None:
+def test_one_accumulator_for_all_keeps_results() -> None:
     sch = schedule(ONE_PLACE)
     with refused("E0663", "`S` has no place of its own for each value of axis `vi`"):
         sch.decompose_reduction("S", sch.get_loops("S")[0])

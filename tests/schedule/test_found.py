@@ -221,7 +221,7 @@ def test_what_is_in_a_part_counts() -> None:
         sch.cache_write("C_init", 0, "shared")
 
 
-def test_padding_beside_another_block() -> None:
+def test_padding_beside_another_block_is_refused() -> None:
     sch = schedule(STRIDED)
     sch.cache_write("pad", 0, "local")
     sch.reverse_compute_at("P_local", sch.get_loops("pad")[2])

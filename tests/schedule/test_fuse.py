@@ -75,7 +75,7 @@ def test_loops_that_cannot_be_fused() -> None:
         sch.fuse(*sch.get_loops("B"))
 
 
-def test_loops_of_two_functions() -> None:
+def test_loops_of_two_functions_are_refused() -> None:
     one = elementwise(4, 4).strip()
     other = one.replace("def main", "def other").replace("\n", "\n    ")
     text = f"@I.ir_module\nclass Module:\n    {one.replace(chr(10), chr(10) + '    ')}\n    {other}"

@@ -126,7 +126,7 @@ def test_illegal_uses_are_refused(source: str, code: str, words: str) -> None:
     assert sch.mod["main"] is before["main"]
 
 
-def test_other_kinds_of_blocks() -> None:
+def test_other_kinds_of_blocks_are_refused() -> None:
     sch = schedule(text("C[vi, vj] + S[vj]", between=SCALED))
     with refused("E0656", "`S` is not a reduction"):
         sch.fuse_reduction_epilogue("S", "D")

@@ -69,7 +69,7 @@ def the_block(sch: mlcc.Schedule, name: str) -> mlcc.ir.tir.Block:
 # ---------------------------------------------------------------- compute_inline
 
 
-def test_into_all_consumers() -> None:
+def test_blocks_are_inlined_into_all_consumers() -> None:
     sch = schedule(CHAIN)
     sch.compute_inline("B")
     assert [r.block.name for r in sch.state.tree("main").realizes] == ["root", "C", "D"]
@@ -111,7 +111,7 @@ def test_loads_at_other_indices_and_a_handle_that_lives() -> None:
     assert_same_results(mlcc.parse(PIPE), sch.mod)
 
 
-def test_indices_that_invert() -> None:
+def test_invertible_indices_are_inlined() -> None:
     sch = schedule(RESHAPE)
     sch.compute_inline("B")
     assert str(the_block(sch, "C").body[0]).endswith("= A[vj + vi * 12] * T.float32(2.0) + T.float32(1.0)")
@@ -186,7 +186,7 @@ def test_compute_inline_refuses_illegal_uses(text: str, block: str, code: str, w
     assert sch.mod["main"] is before["main"]
 
 
-def test_the_only_block() -> None:
+def test_only_block_of_a_block_is_not_inlined() -> None:
     text = """
 @T.prim_func
 def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
@@ -205,7 +205,7 @@ def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
 # ---------------------------------------------------------------- reverse_compute_inline
 
 
-def test_into_the_producer() -> None:
+def test_consumers_are_inlined_into_the_producer() -> None:
     sch = schedule(PIPE)
     sch.reverse_compute_inline("C")
     assert str(the_block(sch, "B").body[0]) == "C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)"

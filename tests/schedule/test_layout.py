@@ -28,7 +28,9 @@ def shape(sch: mlcc.Schedule, n: int = 0) -> list[int]:
     ],
 )
 @pytest.mark.parametrize(("block", "buffer"), [("B", ("write", 0)), ("C", ("read", 0)), ("D", "B")])
-def test_an_intermediate_buffer(index_map: Callable[..., Any], new: list[int], block: str, buffer: Any) -> None:
+def test_intermediate_buffers_change_their_layout(
+    index_map: Callable[..., Any], new: list[int], block: str, buffer: Any
+) -> None:
     sch = schedule(CHAIN)
     handle = sch.get_block("C")
     sch.transform_layout(block, buffer, index_map)
@@ -164,7 +166,7 @@ def test_a_padding_function_of_another_number_of_indices() -> None:
         schedule(CHAIN).transform_layout("B", "B", lambda i, j: (i // 5, j, i % 5), pad_value=lambda i: 0.0)
 
 
-def test_a_buffer_without_elements() -> None:
+def test_empty_buffers_change_their_layout() -> None:
     text = """
 @T.prim_func
 def main(A: T.Buffer((0, 4), "float32"), B: T.Buffer((0, 4), "float32")):

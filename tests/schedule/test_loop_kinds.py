@@ -48,7 +48,7 @@ def test_bind_gives_loops_to_threads() -> None:
     assert sch.get(k).thread is None
 
 
-def test_an_opaque_axis() -> None:
+def test_loops_of_opaque_axes_are_refused() -> None:
     text = elementwise(4).replace('T.axis.remap("S", [i])', "T.axis.opaque(4, i)")
     sch = schedule(text)
     with refused("E0657"):

@@ -77,7 +77,7 @@ def test_storage_align_annotates_the_block() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_unsafe_set_dtype(dtype: str) -> None:
+def test_unsafe_set_dtype_changes_the_buffer(dtype: str) -> None:
     sch = schedule(CHAIN)
     sch.unsafe_set_dtype("B", 0, dtype)
     assert (f'T.Cast("{dtype}", A[vi, vj] * T.float32(2.0))' in sch.mod.script()) == (dtype == "float64")
@@ -109,7 +109,7 @@ def test_hidden_accesses_are_removed() -> None:
     assert not sch.get(block).writes
 
 
-def test_annotate_buffer_access() -> None:
+def test_annotated_accesses_replay() -> None:
     sch = schedule(CHAIN)
     block = sch.get_block("D")
     sch.annotate_buffer_access(block, 0, "read", lambda i, j: ((i - 1, i + 2), j))

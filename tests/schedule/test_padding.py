@@ -20,7 +20,7 @@ def main(x: T.Buffer((12, 10), "float32"), y: T.Buffer((16, 14), "float32")):
 
 
 @pytest.mark.parametrize("padding", [[5, 7, 9], [1, 3, 1], [1, 1, 5], [8, 8, 8], [64, 64, 64]])
-def test_a_padded_matmul(padding: list[int]) -> None:
+def test_padded_matmul_is_built(padding: list[int]) -> None:
     sch = schedule(MATMUL)
     block = sch.get_block("C")
     sch.pad_einsum(block, padding)
@@ -67,7 +67,7 @@ def test_loops_that_do_not_drive_one_axis_each() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_a_padding_block(at: int) -> None:
+def test_padding_blocks_are_decomposed(at: int) -> None:
     sch = schedule(PAD)
     sch.split(sch.get_loops("y")[0], [None, 5])
     block = sch.get_block("y")
@@ -110,7 +110,7 @@ def main(x: T.Buffer((9, 13, 3), "float32"), w: T.Buffer((3, 2, 3, 5), "float32"
 
 
 @pytest.mark.parametrize("padding", [[1, 4, 1, 1, 1, 1], [3, 16, 8, 1, 1, 4], [1, 1, 16, 1, 1, 1]])
-def test_windows_of_a_convolution(padding: list[int]) -> None:
+def test_windows_of_a_convolution_are_padded(padding: list[int]) -> None:
     sch = schedule(CONV)
     sch.pad_einsum("y", padding)
     assert_same_results(mlcc.parse(CONV), sch.mod)

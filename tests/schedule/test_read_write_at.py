@@ -48,7 +48,7 @@ def test_tiles_are_copied_by_one_block() -> None:
     assert_same_results(mlcc.parse(MATMUL), sch.mod)
 
 
-def test_between_writer_and_reader() -> None:
+def test_copies_go_between_writer_and_reader() -> None:
     sch = schedule(UNDER_ONE_LOOP)
     i = sch.get_loops("C")[0]
     copy = sch.read_at(i, "C", 0, "shared")

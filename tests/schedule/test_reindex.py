@@ -49,7 +49,7 @@ def test_two_that_are_read_one_after_another() -> None:
     assert_same_results(mlcc.parse(MATMUL), sch.mod)
 
 
-def test_a_block_without_loops() -> None:
+def test_blocks_without_loops_are_reindexed() -> None:
     text = """
 @T.prim_func
 def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):

@@ -65,7 +65,7 @@ def test_writes_are_cached() -> None:
     assert_same_results(mlcc.parse(MATMUL), sch.mod)
 
 
-def test_between_writer_and_reader() -> None:
+def test_copies_go_between_writer_and_reader() -> None:
     sch = schedule(CHAIN)
     copy = sch.reindex_cache_read("D", "B", "local", lambda i, j: (j, i))
     at = list(sch.mod["main"].root.body).index(sch.get(sch.get_loops(copy)[0]))

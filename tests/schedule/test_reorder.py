@@ -134,7 +134,7 @@ def test_a_producer_that_computes_again_what_is_needed() -> None:
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
-def test_reorder_block_iter_var(order: tuple[int, ...]) -> None:
+def test_reorder_block_iter_var_keeps_results(order: tuple[int, ...]) -> None:
     sch = schedule(MATMUL)
     block = sch.get_block("C")
     sch.reorder_block_iter_var(block, list(order))
@@ -149,7 +149,7 @@ def test_orders_that_are_none(order: list[int]) -> None:
         sch.reorder_block_iter_var("C", order)
 
 
-def test_add_unit_loop() -> None:
+def test_add_unit_loop_adds_a_loop() -> None:
     sch = schedule(elementwise(4, 8))
     block = sch.get_block("B")
     inner = sch.add_unit_loop(block)

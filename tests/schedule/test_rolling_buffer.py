@@ -60,7 +60,7 @@ def test_illegal_uses_are_refused(change: tuple[str, str], code: str, words: str
         sch.rolling_buffer("C" if code == "E0658" else "B", 0)
 
 
-def test_no_common_loop() -> None:
+def test_blocks_without_a_common_loop_are_refused() -> None:
     text = POOLS.replace(
         "        for ax0, ax1, u, v in T.grid(4, 4", "    for i0, i1, ax0, ax1, u, v in T.grid(2, 2, 4, 4"
     )

@@ -84,7 +84,7 @@ def test_symbolic_expressions_are_no_other_arguments() -> None:
         mlcc.apply_schedule(mlcc.parse(TEXT), script)
 
 
-def test_maps_with_an_inverse() -> None:
+def test_maps_with_an_inverse_are_accepted() -> None:
     maps = "lambda x, y: (x // 4, y, x % 4), inverse_index_map=lambda a, b, c: (a * 4 + c, b)"
     lines = 'b = sch.get_block("C")\nsch.transform_layout(block=b, buffer=("read", 0), index_map=MAP)\n'
     module = mlcc.parse(TEXT)

@@ -67,7 +67,7 @@ def test_copies_are_independent() -> None:
 
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy])
-def test_copies_by_python(how: Callable[[Any], Any]) -> None:
+def test_python_copies_keep_their_handles(how: Callable[[Any], Any]) -> None:
     sch = schedule(MATMUL)
     state = {"sch": sch, "loop": sch.get_loops("C")[0]}
     other = how(state)
@@ -77,7 +77,7 @@ def test_copies_by_python(how: Callable[[Any], Any]) -> None:
     assert sch.get(state["loop"]) is other["sch"].get(other["loop"])
 
 
-def test_producers_and_consumers() -> None:
+def test_producers_and_consumers_are_found() -> None:
     sch = schedule(CHAIN)
 
     def names(handles: list[object]) -> list[str]:

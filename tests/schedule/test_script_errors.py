@@ -165,7 +165,7 @@ def test_a_primitive_that_is_refused_has_its_place() -> None:
     assert len(caught.value.diagnostics) == 1
 
 
-def test_arguments_of_primitives() -> None:
+def test_wrong_arguments_of_primitives_are_refused() -> None:
     mod = mlcc.parse(MATMUL)
     for text, words in (
         ("sch.get_loops(blok='C')", "did you mean `block`"),

@@ -309,7 +309,7 @@ def test_functions_become_index_maps(text: str, want: str | None) -> None:
         assert "|".join(map(str, result)) == want
 
 
-def test_constants_of_a_dtype() -> None:
+def test_constants_keep_their_dtype() -> None:
     wide, half, cast = noted('sch.note([T.int64(3), T.float16(0.5), T.float32("inf")])')[0]
     assert (str(wide.dtype), wide.value, str(half.dtype), cast.value) == ("int64", 3, "float16", float("inf"))
 

@@ -63,7 +63,7 @@ def test_split_reductions_keep_results(axis: int) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 8, 11])
-def test_a_symbolic_extent(n: int) -> None:
+def test_symbolic_extents_are_split(n: int) -> None:
     sch = schedule(SYMBOLIC)
     sch.split(sch.get_loops("B")[0], factors=[None, 4])
     assert "for i_0, i_1 in T.grid((n + 3) // 4, 4)" in sch.mod.script()

@@ -109,7 +109,7 @@ def test_one_intrinsic_twice_has_variables_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("wide", ["program", "intrinsic"])
-def test_integers_of_other_widths(wide: str) -> None:
+def test_integers_of_other_widths_match(wide: str) -> None:
     def long(text: str) -> str:
         for n in ("8", "16", "24", "32"):
             for end in (",", ")", "]", ":"):
@@ -218,7 +218,7 @@ def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32"), C: T.Bu
 # ---------------------------------------------------------------- registration
 
 
-def test_an_unknown_intrinsic() -> None:
+def test_unknown_intrinsics_are_refused() -> None:
     sch = tiled()
     with refused("E0687", "no tensor intrinsic `mna` is registered.*`mma`"):
         sch.tensorize("C_o_update", "mna")
@@ -248,7 +248,7 @@ def test_the_table_of_the_process() -> None:
     compiled(sch)
 
 
-def test_from_a_file(tmp_path: Path) -> None:
+def test_intrinsics_are_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "mma.mlc").write_text(DESC + IMPL)
     sch = tiled()
     register(sch, "x", file="mma.mlc", folder=str(tmp_path))

@@ -33,7 +33,7 @@ def assert_replays(sch: mlcc.Schedule, text: str = MATMUL) -> None:
     ],
     ids=repr,
 )  # fmt: skip
-def test_values_of_annotations(value: object) -> None:
+def test_values_of_annotations_survive_the_text(value: object) -> None:
     sch = schedule(MATMUL)
     sch.annotate("C", 'k"\\ey', value)
     assert_replays(sch)

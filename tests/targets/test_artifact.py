@@ -152,7 +152,7 @@ def test_only_documented_symbols_are_seen(tmp_path: Path) -> None:
     assert outside <= {"malloc", "free", "memcpy"}
 
 
-def test_packed_functions_from_c(tmp_path: Path) -> None:
+def test_c_programs_supply_packed_functions(tmp_path: Path) -> None:
     made = artifact(
         module(
             """
@@ -244,7 +244,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     assert made[0] == made[1]
 
 
-def test_every_form_of_output(tmp_path: Path) -> None:
+def test_every_form_of_output_is_written(tmp_path: Path) -> None:
     made = artifact(MODEL, prefix="p")
     for suffix in (".o", ".so", ".s", ".ll"):
         made.save(tmp_path / f"m{suffix}")
@@ -351,7 +351,7 @@ def test_equal_constants_are_kept_once(tmp_path: Path) -> None:
         np.testing.assert_array_equal(value, want)
 
 
-def test_100_mb_of_weights(tmp_path: Path) -> None:
+def test_100_mb_of_weights_need_little_memory(tmp_path: Path) -> None:
     """Made, saved, linked by the C compiler and loaded, with little memory beside the weights themselves."""
     import resource
 

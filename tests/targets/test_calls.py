@@ -212,7 +212,7 @@ def fixed_with_temporary(size: int) -> tir.PrimFunc:
 
 
 @pytest.mark.parametrize("by_name", [False, True])
-def test_calls_between_functions(by_name: bool) -> None:
+def test_functions_call_each_other(by_name: bool) -> None:
     """The callee's symbols are told from the arguments, and its workspace does not meet the caller's."""
     size = 6000
     a, b, t = (c.make_buffer(x, (size,), "float32") for x in "ABT")

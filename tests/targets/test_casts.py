@@ -146,7 +146,7 @@ def test_every_narrow_float_survives(dtype: str, cpu: str) -> None:
 
 @pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_rounding_of_random_floats(dtype: str, cpu: str) -> None:
+def test_random_floats_are_rounded_to_nearest(dtype: str, cpu: str) -> None:
     rng = np.random.default_rng(3)
     data = rng.integers(0, 2**32, 50000, dtype="uint64").astype("uint32").view("float32")
     data = np.concatenate([data, (rng.integers(0, 65536, 4000, dtype="uint64") << 16).astype("uint32").view("float32")])
@@ -164,7 +164,7 @@ FLOAT8 = {"float8_e5m2": (2, -14, 15), "float8_e4m3fn": (3, -6, 8)}
 
 
 @pytest.mark.parametrize("dtype", list(FLOAT8))
-def test_eight_bit_floats(dtype: str) -> None:
+def test_eight_bit_floats_match_their_bits(dtype: str) -> None:
     """Every value widens to what its bits say and comes back; float32 rounds to the nearest of them."""
     mantissa, least, _ = FLOAT8[dtype]
     bits = np.arange(256, dtype="uint8")

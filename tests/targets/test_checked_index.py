@@ -120,7 +120,7 @@ def check(made: list[Callable[..., None]], dtype: str, n: int, from_end: bool, v
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("body", BODIES)
-def test_on_a_cpu(body: str, dtype: str) -> None:
+def test_cpu_matches_the_interpreter(body: str, dtype: str) -> None:
     for from_end in (True, False):
         made = runs(text(BODIES[body], dtype, 10, from_end), ("llvm", "llvm{cpu=native}"))
         check(made, dtype, 10, from_end, bad_values(dtype, 10, from_end))
@@ -128,7 +128,7 @@ def test_on_a_cpu(body: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("loop", ["range", "T.vectorized"])
-def test_on_a_gpu(loop: str, dtype: str) -> None:
+def test_emulated_gpu_matches_the_interpreter(loop: str, dtype: str) -> None:
     for from_end in (True, False):
         made = runs(text(ON_GPU.replace("{loop}", loop), dtype, 10, from_end), ("cuda{arch=sm_80}",))
         check(made, dtype, 10, from_end, bad_values(dtype, 10, from_end))

@@ -135,7 +135,7 @@ def test_what_is_wrong_is_named(library: ctypes.CDLL, name: str) -> None:
             assert spoilt(strides=moved) == ("" if extent == 1 else f"STRIDES `{name}` must be contiguous")
 
 
-def test_scalars_and_shared_memory(library: ctypes.CDLL) -> None:
+def test_scalars_and_shared_memory_are_checked(library: ctypes.CDLL) -> None:
     given = Arguments()
     given.number = 1 << 31
     assert complaint(library, given) == "VALUE `k` does not fit int32"

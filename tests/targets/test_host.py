@@ -263,7 +263,7 @@ def test_nested_functions_see_what_is_around_them() -> None:
         np.testing.assert_array_equal(got, want)
 
 
-def test_allocation_and_explicit_destinations() -> None:
+def test_results_are_allocated_or_given() -> None:
     exe = executable(
         module(
             RELU,
@@ -582,7 +582,7 @@ def test_long_graphs_match_numpy() -> None:
         remove_func("h.double")
 
 
-def test_deep_chains_of_functions() -> None:
+def test_deep_chains_of_functions_are_run() -> None:
     functions = [
         f"""
     @R.function(private=True)

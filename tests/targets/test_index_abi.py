@@ -81,7 +81,7 @@ def main(x: R.Tensor((1000, 64), "float32"), i: R.Tensor((20000,), "int32")):
 """
 
 
-def test_from_many_threads() -> None:
+def test_each_thread_sees_its_own_error() -> None:
     """Each call has the text of its own failure."""
     exe = mlcc.load(mlcc.build(mlcc.parse(LARGE), target="llvm{cpu=native}", opt_level=3))
     x = np.zeros((1000, 64), np.float32)

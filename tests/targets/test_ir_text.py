@@ -82,7 +82,7 @@ def test_a_definition_takes_the_place_of_a_declaration() -> None:
     verified(module)
 
 
-def test_splat_extract_insert() -> None:
+def test_splat_extract_and_insert_verify() -> None:
     module = ModuleText()
     fn = module.function("float", "f", [("float", "x"), ("i64", "i")], linkage="")
     x, i = fn.params

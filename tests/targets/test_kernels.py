@@ -48,7 +48,7 @@ def test_empty_reduction_runs_its_init() -> None:
     assert not out.any()
 
 
-def test_predicate_and_split_axes() -> None:
+def test_predicates_and_split_axes_match_numpy() -> None:
     """10 elements by 3 x 4, guarded; the reduction is split as well and starts anew for each element."""
     a, b = c.make_buffer("A", (10, 6)), c.make_buffer("B", (10,))
     io, ii, ko, ki = (var(x) for x in ("io", "ii", "ko", "ki"))
@@ -64,7 +64,7 @@ def test_predicate_and_split_axes() -> None:
     np.testing.assert_array_equal(out, data.sum(1) + 100)
 
 
-def test_nested_blocks_with_init() -> None:
+def test_nested_blocks_with_init_match_numpy() -> None:
     """The outer block's reduce axis starts the inner accumulation; the inner block has an axis of its own."""
     a, b = c.make_buffer("A", (4, 3, 5)), c.make_buffer("B", (4,))
     i, k, q, vi, vk, vq, vx = (var(x) for x in ("i", "k", "q", "vi", "vk", "vq", "vx"))
@@ -186,7 +186,7 @@ def test_match_buffer_that_does_not_fit_is_an_error() -> None:
     assert "T" in message and "stride 0" in message
 
 
-def test_zero_dimensional_buffers() -> None:
+def test_zero_dimensional_buffers_match_numpy() -> None:
     a, b = c.make_buffer("A", (), "float64"), c.make_buffer("B", (), "float64")
     out = np.zeros((), "float64")
     assert Native(func([a, b], c.store(b, c.add(c.load(a), 1.0))))(np.array(2.5), out) == 0
@@ -234,7 +234,7 @@ def test_unsigned_loops_pass_the_sign_bit() -> None:
     np.testing.assert_array_equal(out, np.arange(250))
 
 
-def test_while_break_continue() -> None:
+def test_while_break_and_continue_match_python() -> None:
     """Sum the odd numbers below a limit, by a `while` around a `for`, leaving both early."""
     n, out = var("n"), c.make_buffer("out", (2,), "int32")
     i = var("i")
@@ -280,7 +280,7 @@ def test_nothing_is_loaded_that_is_not_chosen() -> None:
         assert on.all()
 
 
-def test_bindings_and_lets() -> None:
+def test_bindings_and_lets_are_evaluated() -> None:
     a, b = c.make_buffer("A", (8,), "int32"), c.make_buffer("B", (8,), "int32")
     i, x, y = var("i"), var("x"), var("y")
     body = [
@@ -320,7 +320,7 @@ def test_return_ends_the_function() -> None:
         assert out.tolist() == expected
 
 
-def test_indices_beyond_32_bits() -> None:
+def test_indices_beyond_32_bits_do_not_wrap() -> None:
     """i * 2**20 passes int32 only as an address: the product is not computed in 32 bits."""
     n = var("n", "int64")
     a = c.make_buffer("A", (c.const(4097), c.const(1 << 20)), "int8")
@@ -334,7 +334,7 @@ def test_indices_beyond_32_bits() -> None:
     assert out[0] == 42
 
 
-def test_vector_typed_buffers() -> None:
+def test_vector_typed_buffers_match_numpy() -> None:
     a, b = c.make_buffer("A", (3,), "float32x3"), c.make_buffer("B", (3,), "float32x3")
     i = var("i")
     f = func([a, b], loop(i, 3, c.store(b, c.add(c.load(a, i), c.load(a, 0)), i)))
@@ -385,7 +385,7 @@ def test_long_bodies_are_split() -> None:
     np.testing.assert_array_equal(out[0], [sum(1 + k for k in range(121)), 0])
 
 
-def test_deep_expressions_and_nests() -> None:
+def test_deep_expressions_and_nests_match_numpy() -> None:
     """A chain of 3000 additions and 60 nested loops: depth is no limit that a program meets."""
     a, b = c.make_buffer("A", (4,), "int32"), c.make_buffer("B", (4,), "int32")
     i = var("i")

@@ -114,7 +114,7 @@ def test_loops_in_loops_and_branches() -> None:
             np.testing.assert_array_equal(run(np.array([1, 2]), np.array(n), np.zeros(3, "int8")), want)
 
 
-def test_a_shape_that_grows() -> None:
+def test_growing_shapes_are_refused() -> None:
     grows = SWAP.replace("(j, y, z, w, stop)", "(j, R.concat([y, y], 0), z, w, stop)")
     run = mlcc.load(mlcc.build(mlcc.parse(grows)))["main"]
     x, w = np.ones(3, "float32"), np.eye(3, dtype="float32")
@@ -173,7 +173,7 @@ def _built(body: Callable[..., Any]) -> mlcc.IRModule:
     return bb.finalize()
 
 
-def test_built_in_python() -> None:
+def test_loops_built_in_python_run() -> None:
     def body(bb: relax.BlockBuilder, i: Any, z: Any, k: Any) -> Any:
         return op.add(i, relax.const(1, "int64")), bb.emit(op.multiply(z, relax.const(2.0, "float32"))), k
 

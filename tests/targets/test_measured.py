@@ -69,7 +69,7 @@ def test_what_follows_is_lowered_too() -> None:
     agree(program('x: R.Tensor((2, 3), "float32")', *cast), ROWS)
 
 
-def test_in_a_branch() -> None:
+def test_measured_extents_in_a_branch_agree() -> None:
     text = """
 @R.function
 def main(c: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32")):
@@ -87,7 +87,7 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32")):
         agree(mlcc.parse(text), np.array(choice), np.array([0, 4, 4, 5], "float32"))
 
 
-def test_dynamic_strided_slice() -> None:
+def test_dynamic_strided_slice_matches_numpy() -> None:
     vectors = ", ".join(f'{name}: R.Tensor((2,), "int64")' for name in ("b", "e", "s"))
     module = program(f'x: R.Tensor(("n", 3), "float32"), {vectors}', "gv = R.dynamic_strided_slice(x, b, e, s)")
     call, data = compiled(module), np.arange(24, dtype="float32").reshape(8, 3)

@@ -313,7 +313,7 @@ def test_no_kernel_for_an_extern() -> None:
     refused("E0701", "`twice` is not among those", program(TWICE.replace("twice", "once")))
 
 
-def test_an_allowed_extern() -> None:
+def test_allowed_externs_are_called() -> None:
     text = "declare i32 @abs(i32)\n" + BODY + "  %r = call i32 @abs(i32 -5)\n  %x = sitofp i32 %r to float\n"
     text += "  store float %x, ptr %b, align 4\n  ret i32 0\n}"
     refused("E0710", "calls `abs`.*--allow-extern", program(text))

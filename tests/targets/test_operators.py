@@ -97,7 +97,7 @@ def test_integer_operators_match_their_reference(dtype: str, kind: ForKind) -> N
 
 
 @pytest.mark.parametrize("dtype", INTS)
-def test_division_by_constants(dtype: str) -> None:
+def test_division_by_constants_is_exact(dtype: str) -> None:
     values = int_values(dtype)
     a = np.array(values, dtype)
     element = DType.of(dtype)
@@ -237,7 +237,7 @@ def test_fma_rounds_once() -> None:
     assert out[0] != x[0] * x[0] - np.float32(1)
 
 
-def test_ldexp_with_any_exponent() -> None:
+def test_ldexp_takes_any_exponent() -> None:
     x = np.array([1.5, -1.5, 1.5, 1.5, 3.0, 0.0], "float32")
     n = np.array([3, -2, 2**40, -(2**40), -149, 5], "int64")
     out = np.zeros(6, "float32")
@@ -282,7 +282,7 @@ def test_what_the_interpreter_knows_the_targets_know() -> None:
     assert known - DeviceEmitter.CALLS.keys() == arguments_only | sanitized.TABLE.keys()
 
 
-def test_fixed_point_products() -> None:
+def test_fixed_point_products_are_within_one() -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.integers(-(2**31), 2**31, 64).astype("int32") for _ in range(2))
     s = rng.integers(-20, 3, 64).astype("int32")

@@ -313,7 +313,7 @@ def f(A: T.Buffer((40, 40), "float32")):
 """
 
 
-def test_iterations_of_unlike_lengths() -> None:
+def test_iterations_of_unlike_lengths_match_numpy() -> None:
     exe = mlcc.load(mlcc.build(mlcc.parse(_TRIANGLE)))
     for count in THREADS:
         use_threads(count)
@@ -343,7 +343,7 @@ def test_only_objects_with_parallel_loops_have_a_pool() -> None:
 
 
 @pytest.mark.parametrize("cpu", ["generic", "neoverse-v1"])
-def test_the_pool_for_aarch64(cpu: str) -> None:
+def test_pool_compiles_for_aarch64(cpu: str) -> None:
     """It compiles, needs what is allowed and no helper functions for atomics."""
     target = f"llvm{{triple=aarch64-linux-gnu cpu={cpu}}}"
     obj = elf.read_object(mlcc.build(mlcc.parse(_MEMORY), target=target).emit("obj"))
@@ -386,7 +386,7 @@ done:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("advice", ["i32 18", "i32 9999"])
-def test_many_jobs_and_forks(advice: str) -> None:
+def test_every_index_runs_once_in_forks_too(advice: str) -> None:
     """Every index once per job, in forked children too; also where the kernel refuses to wipe pages for a child."""
     module = ModuleText(Machine().triple)
     add_pool(module)

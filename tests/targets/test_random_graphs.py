@@ -38,7 +38,7 @@ def test_random_modules_match_the_interpreter(seed: int) -> None:
     compare(seed, seed % 4)
 
 
-def test_many_random_modules(all_cases: bool) -> None:
+def test_many_random_modules_match_the_interpreter(all_cases: bool) -> None:
     if not all_cases:
         pytest.skip("--all-cases runs hundreds")
     for seed in range(24, 400):

@@ -81,7 +81,7 @@ def test_an_index_from_the_data(n: int) -> None:
         assert found == ("E0870", f"k.mlc:7:16: index {wrong} is outside dimension 0 of `A`, which has {n}")
 
 
-def test_an_empty_buffer() -> None:
+def test_indices_into_empty_buffers_are_found() -> None:
     found = fault(build(GATHER), np.zeros((0, 3), "float32"), np.zeros(4, "int32"))
     assert found == ("E0870", "k.mlc:7:16: index 0 is outside dimension 0 of `A`, which has 0")
 
@@ -179,7 +179,7 @@ def test_races_are_found(n: int, body: str, where: str, how: str) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 7, 64])
 @pytest.mark.parametrize("body", ["B[i] = A[i] + B[i]", "B[i] = A[0]"])
-def test_loops_without_races(n: int, body: str) -> None:
+def test_loops_without_races_have_no_findings(n: int, body: str) -> None:
     if n == 0 and "A[0]" in body:
         return
     a = np.arange(n, dtype="float32")
@@ -212,7 +212,7 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
 @pytest.mark.parametrize(
     ("index", "loop"), [("i * 4 + j", None), ("i", "j"), ("j", "i"), ("T.min(i * 4 + j, 14)", "i")]
 )
-def test_nested_parallel_loops(index: str, loop: str | None) -> None:
+def test_races_of_nested_parallel_loops_are_found(index: str, loop: str | None) -> None:
     text = f"""
 @T.prim_func
 def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
@@ -310,7 +310,7 @@ def main(x: R.Tensor(("n", 3, 9, 9), "float32"), w: R.Tensor((4, 3, 3, 3), "floa
         np.testing.assert_allclose(build(text, level)(*args), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_vectors_and_masks() -> None:
+def test_lanes_are_checked_one_by_one() -> None:
     """Of code that is lowered already, lane by lane; lanes that are off touch nothing."""
     text = """
 @T.prim_func
@@ -373,7 +373,7 @@ def main(A: T.Buffer((8,), "float32")):
             mlcc.build(mlcc.parse(text), target)
 
 
-def test_only_for_cpus() -> None:
+def test_only_cpus_are_sanitized() -> None:
     with pytest.raises(mlcc.CompileError, match="E0736"):
         mlcc.build(mlcc.parse(GATHER), "cuda{arch=sm_80}", sanitize=True)
 

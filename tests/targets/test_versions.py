@@ -389,7 +389,7 @@ int main(void) {
 
 @X86
 @pytest.mark.parametrize("how", ["pie", "static", "shared"])
-def test_programs_in_c(how: str, tmp_path: Path) -> None:
+def test_c_programs_choose_the_version(how: str, tmp_path: Path) -> None:
     made = mlcc.build(dense(), target="llvm", opt_level=3)
     (tmp_path / "app.c").write_text(PROGRAM)
     suffix = "so" if how == "shared" else "o"

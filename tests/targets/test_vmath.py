@@ -56,7 +56,7 @@ def arguments(arity: int, dtype: str) -> tuple[np.ndarray, ...]:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ALL)
-def test_at_most_4_ulps(name: str, dtype: str) -> None:
+def test_functions_are_within_4_ulps(name: str, dtype: str) -> None:
     if not ulps.can_judge(dtype):
         pytest.skip("long double is no wider than double here")
     args = arguments(ALL[name], dtype)

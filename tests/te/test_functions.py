@@ -39,7 +39,7 @@ def matmul(a: te.Tensor, b: te.Tensor) -> te.Tensor:
 
 @settings(max_examples=25, deadline=None)
 @given(SOME, SOME, SOME, st.sampled_from(["float32", "float64", "int32", "int8"]))
-def test_matmul_and_relu(n: int, m: int, p: int, dtype: str) -> None:
+def test_matmul_and_relu_match_numpy(n: int, m: int, p: int, dtype: str) -> None:
     a, b = te.placeholder((n, m), dtype, name="A"), te.placeholder((m, p), dtype, name="B")
     c = te.compute((n, p), lambda *i: te.max(matmul(a, b)(*i), 0), name="D")
     x, y = draw(n, n, m, dtype=dtype), draw(p, m, p, dtype=dtype)
@@ -49,7 +49,7 @@ def test_matmul_and_relu(n: int, m: int, p: int, dtype: str) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(SOME, min_size=1, max_size=4), st.data())
-def test_reductions_over_any_axes(shape: list[int], data: st.DataObject) -> None:
+def test_reductions_over_any_axes_match_numpy(shape: list[int], data: st.DataObject) -> None:
     axes = data.draw(st.lists(st.sampled_from(range(len(shape))), min_size=1, unique=True).map(sorted))
     name = data.draw(st.sampled_from(["sum", "max", "min"]))
     a = te.placeholder(tuple(shape), "float64", name="A")

@@ -128,7 +128,7 @@ def test_the_cache_knows_of_records(model: Path, monkeypatch: pytest.MonkeyPatch
     assert entry_key("model.mlc", {"records": before}) != entry_key("model.mlc", {"records": after})
 
 
-def test_list_export_merge_prune(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_are_listed_exported_merged_and_pruned(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tune() == 0
     capsys.readouterr()
     assert run(["tune", "--list"]) == 0
@@ -217,7 +217,7 @@ def test_a_full_disk_ends_it(model: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert tune() == 1 and "E1121" in capsys.readouterr().err
 
 
-def test_the_live_table(model: Path) -> None:
+def test_live_table_shows_candidates(model: Path) -> None:
     import io
 
     from mlcc.cli.tune_table import LineAMinute, LiveTable

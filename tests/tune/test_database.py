@@ -241,7 +241,7 @@ def test_pruning_keeps_what_was_imported() -> None:
         assert db.prune(imported=True) == 1 and [r.candidate for r in db.records()] == ["a"]
 
 
-def test_a_damaged_file(tmp_path: Path) -> None:
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     with Database(str(path)) as db:
         db.add([record(f"c{n}", trace="x" * 500) for n in range(200)])
@@ -270,7 +270,7 @@ def test_a_file_that_may_not_be_written(tmp_path: Path) -> None:
         tmp_path.chmod(0o755)
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_full_disks_lose_nothing(tmp_path: Path) -> None:
     """What does not fit is refused, what was there stays, and when there is room again it goes on."""
     path = str(tmp_path / "t.db")
     with Database(path) as db:

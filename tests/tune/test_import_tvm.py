@@ -67,7 +67,7 @@ def test_command_imports_records(
     assert "not imported: record 1: it is not a module" in capsys.readouterr().err
 
 
-def test_texts_of_steps() -> None:
+def test_steps_become_script_lines() -> None:
     trace = [
         [
             ["GetSBlock", [], ["a", "main"], ["b0"]],

@@ -28,7 +28,7 @@ def test_evolution_beats_chance(trials: int) -> None:
     assert found("local-descent", trials) < chance * 1.05
 
 
-def test_same_seed_same_search() -> None:
+def test_same_seed_gives_the_same_search() -> None:
     made = [best_found(EvolutionarySearch(population_size=64), 32, 5) for _ in range(2)]
     assert made[0] == made[1]
 

@@ -60,7 +60,7 @@ def code(text: str, **options: object) -> str:
     return caught.value.diagnostics[0].code
 
 
-def test_kernels_of_a_graph() -> None:
+def test_kernels_of_a_graph_become_tasks() -> None:
     found = tasks(MODEL)
     softmax, product = found.tasks
     assert "matmul" in product.names[0] and "softmax" in softmax.names[0]
@@ -78,7 +78,7 @@ def test_constant_weights_are_another_task() -> None:
     assert first.key != other.key
 
 
-def test_functions_without_a_graph() -> None:
+def test_functions_without_a_graph_become_tasks() -> None:
     found = tasks(mm("one", 8) + mm("two", 8) + mm("three", 12))
     assert [t.names for t in found.tasks] == [("one", "two"), ("three",)]
     assert [t.calls for t in found.tasks] == [1, 1]
@@ -105,7 +105,7 @@ def test_a_level_that_schedules_nothing() -> None:
     assert code(MODEL, level=1) == "E1130"
 
 
-def test_calls_through_functions() -> None:
+def test_calls_through_functions_are_counted() -> None:
     text = """
 @I.ir_module
 class Module:

@@ -155,7 +155,7 @@ class Seen(ms.MeasureCallback):  # type: ignore[misc, name-defined]
         self.seconds += [one.run_secs[0] for one in ran if one.run_secs]
 
 
-def test_objects_for_words(tmp_path: Path) -> None:
+def test_objects_of_tvms_scripts_are_accepted(tmp_path: Path) -> None:
     """Builders, runners, schedulers and callbacks as scripts for TVM make them, measuring in earnest."""
     seen = Seen()
     database = ms.tune_tir(
@@ -199,7 +199,7 @@ def test_a_runner_of_ones_own() -> None:
     assert 0 < len(database) <= 4 and all(0 < r.seconds < 1 for r in database.get_all_tuning_records())
 
 
-def test_tasks_in_turn() -> None:
+def test_round_robin_takes_tasks_in_turn() -> None:
     chosen = ms.task_scheduler.TaskScheduler.create("round-robin").choose
     kernels: Any = [SimpleNamespace(batches=n) for n in (2, 1, 1)]
     assert chosen(None, kernels) is kernels[1]
@@ -237,7 +237,7 @@ class Module:
 """
 
 
-def test_graphs_kernel_by_kernel(tmp_path: Path) -> None:
+def test_graphs_are_tuned_kernel_by_kernel(tmp_path: Path) -> None:
     mod = mlcc.parse(GRAPH)
     random = np.random.default_rng(0)
     x, w, v = (random.random(s).astype("float32") for s in ((4, 32), (32, 48), (48, 8)))

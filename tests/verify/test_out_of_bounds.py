@@ -40,7 +40,7 @@ def test_reported_functions_fail_in_the_interpreter(batch: int, all_cases: bool)
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 97])
-def test_one_too_many(n: int) -> None:
+def test_loops_one_too_long_are_reported(n: int) -> None:
     assert verify(mlcc.parse(COPY.format(n=n, loop=n))) == []
     found = verify(mlcc.parse(COPY.format(n=n, loop=n + 1)))
     assert [d.code for d in found] == ["E0355", "E0355"]

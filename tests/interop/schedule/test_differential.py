@@ -22,7 +22,7 @@ def theirs() -> Iterator[Theirs]:
         yield made
 
 
-def test_agreement_with_tvm(theirs: Theirs) -> None:
+def test_random_schedules_agree_with_tvm(theirs: Theirs) -> None:
     names = [n for n in cases.PRIMITIVES if cases.implemented(n)]
     found: list[Outcome] = []
     for name in names:

@@ -32,7 +32,7 @@ def registered() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_same_as_tvm(name: str, all_cases: bool) -> None:
+def test_intrinsics_are_the_same_as_tvms(name: str, all_cases: bool) -> None:
     if not all_cases:
         pytest.skip("TVM takes a minute to load its tables: --all-cases")
     registered()

@@ -84,7 +84,7 @@ def test_split_agrees(extent: int | str, preserve: bool) -> None:
 
 
 @pytest.mark.parametrize("extent", ["n * 4", "n + 3", "T.max(n, 1)", "n * 4 + 2"])
-def test_split_of_symbolic_extents(extent: str) -> None:
+def test_split_of_symbolic_extents_agrees(extent: str) -> None:
     text = nest(["n"]).replace("T.grid(n)", f"range({extent})").replace("spatial(n, i)", f"spatial({extent}, i)")
     text = text.replace("(a, (n,)", f"(a, ({extent},)").replace("(b, (n, )", f"(b, ({extent}, )")
     for factors in FACTORS:
@@ -196,7 +196,7 @@ def permutations() -> Iterator[tuple[int, ...]]:
         yield from itertools.permutations(range(4), size)
 
 
-def test_reorder_of_a_nest() -> None:
+def test_reorder_of_a_nest_agrees() -> None:
     text = nest([4, 3, 5, 2], "SSRR")
     for order in permutations():
         both(text, lambda s, o=order: s.reorder(*(s.get_loops("B")[n] for n in o)))
@@ -204,7 +204,7 @@ def test_reorder_of_a_nest() -> None:
     both(text, lambda s: s.reorder(s.get_loops("B")[0]))
 
 
-def test_fuse_of_a_nest() -> None:
+def test_fuse_of_a_nest_agrees() -> None:
     for extents in ([4, 3, 5, 2], [1, 3, 1, 2], ["n", 4, "m", 3], ["n", 1, 1, 1]):
         text = nest(extents, "SSRR")
         for (a, b), flag in itertools.product(itertools.combinations(range(5), 2), (True, False)):
@@ -348,7 +348,7 @@ def test_merge_agrees() -> None:
 # ---------------------------------------------------------------- kinds, axes, unit loops
 
 
-def test_kinds_of_loops() -> None:
+def test_kinds_of_loops_agree() -> None:
     axes = ("blockIdx.x", "threadIdx.x", "threadIdx.z", "vthread.y", "vthread", "threadIdx", "nonsense")
     for kinds in ("SS", "SR"):
         text = nest([4, 8], kinds)

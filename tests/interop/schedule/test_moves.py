@@ -61,7 +61,7 @@ def blocks(text: str) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("primitive", ["compute_at", "reverse_compute_at"])
-def test_at_every_loop(primitive: str, family: str) -> None:
+def test_moves_to_every_loop_agree(primitive: str, family: str) -> None:
     for seed in range(1):
         text = programs.program(family, f"moves {seed}", programs.SMALL)
         known = blocks(text)
@@ -73,7 +73,7 @@ def test_at_every_loop(primitive: str, family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_inline_every_block(family: str) -> None:
+def test_inlining_every_block_agrees(family: str) -> None:
     for seed in range(2):
         text = programs.program(family, f"inline {seed}", programs.SMALL)
         for name, _ in blocks(text):

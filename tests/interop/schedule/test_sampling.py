@@ -31,7 +31,7 @@ def choices(sch: object) -> list[object]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 77, 12345, 999999937, 2**31 - 2, 2**31 - 1])
-def test_same_seed_same_choices(seed: int) -> None:
+def test_same_seed_gives_the_same_choices(seed: int) -> None:
     theirs = to_tvm(mlcc.script(mlcc.parse(PROGRAM), dialect="tvm"))
     ours = mlcc.Schedule(from_tvm(theirs), seed=seed)
     assert choices(ours) == choices(tvm.s_tir.Schedule(theirs, seed=seed))

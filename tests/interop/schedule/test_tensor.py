@@ -105,7 +105,7 @@ def tile(sch: Any, size: int = 8, name: str = "C") -> list[Any]:
 
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("text", [MATMUL, BATCHED, LONG], ids=["matmul", "batched", "int64"])
-def test_blockize_at_every_loop(text: str, keep: bool) -> None:
+def test_blockize_at_every_loop_agrees(text: str, keep: bool) -> None:
     for at in range(6):
         both = Both(text)
         taken = both.do(lambda sch, at=at: sch.blockize(tile(sch)[at], preserve_unit_iters=keep))
@@ -131,7 +131,7 @@ def test_blockize_what_does_not_divide(sizes: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("names", ["BC", "CD", "BCD", "BD"])
 @pytest.mark.parametrize("keep", [True, False])
-def test_blockize_a_list(names: str, keep: bool) -> None:
+def test_blockize_of_a_list_agrees(names: str, keep: bool) -> None:
     both = Both(SIDE_BY_SIDE)
     taken = both.do(lambda sch: sch.blockize([sch.get_sblock(n) for n in names], preserve_unit_iters=keep))
     assert taken == [names != "BD"] * 2
@@ -188,7 +188,7 @@ def test_tensorize_agrees(text: str, impl: str) -> None:
     both.assert_equal()
 
 
-def test_tensorize_a_loop() -> None:
+def test_tensorize_of_a_loop_agrees() -> None:
     both = Both(MATMUL, {"mm": (DESC, IMPLS["call"])})
 
     def step(sch: Any) -> None:

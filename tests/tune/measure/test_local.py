@@ -185,7 +185,7 @@ def test_arguments_suit_the_kernel(runner: LocalRunner, text: str) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_threads_and_cold_caches(threads: int) -> None:
+def test_threads_and_cold_caches_are_measured(threads: int) -> None:
     module = mm_relu(256, 64, 64)
     sch = mlcc.Schedule(module)
     sch.parallel(sch.get_loops(sch.get_block("Y"))[0])

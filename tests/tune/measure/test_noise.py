@@ -106,7 +106,7 @@ def twin(extra: int) -> tir.PrimFunc:
 
 
 @pytest.mark.parametrize("extra", [3, 10])
-def test_real_slower_twins(pytestconfig: pytest.Config, extra: int) -> None:
+def test_slightly_slower_kernels_are_found(pytestconfig: pytest.Config, extra: int) -> None:
     """A kernel that does 3 or 10 percent more, against itself that does not; `--all-cases` asks 200 times."""
     campaigns = 200 if pytestconfig.getoption("--all-cases") else 2
     usual, slower = twin(0), twin(extra)
