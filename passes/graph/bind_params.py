@@ -27,8 +27,9 @@ class BindParams(Pass):
 
     The file may be an index of several files, `model.safetensors.index.json`, or a folder of them. Parameters without
     an array stay. Symbolic sizes in the shapes of bound parameters take the arrays' sizes everywhere in the function.
-    Every array must have a parameter. An array name that is not an identifier, as in weights of other frameworks, also
-    matches the parameter that spells it as one: `conv1.weight` matches `conv1_weight` and `p_conv1_weight`.
+    Every array must have a parameter, unless `ignore_extra` is set. An array name that is not an identifier, as in
+    weights of other frameworks, also matches the parameter that spells it as one: `conv1.weight` matches
+    `conv1_weight` and `p_conv1_weight`.
 
     Before:  def main(x: R.Tensor((1, n), "float32"), w: R.Tensor((m, n), "float32"))
     After:   def main(x: R.Tensor((1, 784), "float32"))              # bind-params{params=w.npz}
@@ -37,12 +38,13 @@ class BindParams(Pass):
     name: ClassVar[str] = "bind-params"
     params: str = field(metadata={"file": True})
     func: str = "main"
+    ignore_extra: bool = False
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         func = relax_function(module, self.func, self.name)
         arrays = load_arrays(self.params, ctx)
         new_module = module.copy()
-        new_module.functions[self.func] = bind(func, arrays, self.func, module)
+        new_module.functions[self.func] = bind(func, arrays, self.func, module, self.ignore_extra)
         return new_module
 
 
@@ -72,7 +74,9 @@ def load_arrays(path: str, ctx: PassContext) -> Mapping[str, np.ndarray]:
     return load_arrays(full_path)
 
 
-def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRModule) -> relax.Function:
+def bind(
+    func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRModule, ignore_extra: bool = False
+) -> relax.Function:
     """Return the function with the parameters that `arrays` names bound to constants. Raise CompileError E0507."""
     from mlcc.array_files import names_of_parameters, read_array
     from mlcc.grammar.constants import as_tensor
@@ -92,9 +96,12 @@ def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRM
             help = f"`{key}` and {rivals[0]} are both spelled `{owner[key]}`: rename the parameter, or the arrays"
             errors.append(error("E0507", f"`{name}` has one parameter for two arrays", func.span, help=help))
             continue
+        if not params and ignore_extra:
+            continue
         if len(params) != 1:
             what = "no parameter" if not params else "several parameters"
             help = did_you_mean(key, by_name) or f"its parameters are {', '.join(by_name) or 'none'}"
+            help += "; the option ignore-extra=true leaves out what has none" if not params else ""
             errors.append(error("E0507", f"`{name}` has {what} `{key}`", func.span, help=help))
             continue
         dtype = getattr(params[0].struct_info, "dtype", None)

@@ -280,3 +280,14 @@ def test_the_examples_of_the_page(mlcc: Tool) -> None:
         assert command == "mlcc"
         mlcc(*words)
     np.testing.assert_allclose(np.load("y.npy"), X @ W, rtol=1e-5)
+
+
+def test_bind_params_may_ignore_extra_arrays(mlcc: Tool) -> None:
+    """A state_dict with counters: refused by name, or bound without them on request."""
+    np.savez("state.npz", **{"layer1.weight": W, "num_batches_tracked": np.array(3)})
+    np.save("x.npy", X)
+    mlcc("passes", "layer.mlc", "-p", "bind-params{params=state.npz}", code=1)
+    assert "no parameter `num_batches_tracked`" in mlcc.err and "ignore-extra=true leaves out" in mlcc.err
+    mlcc("passes", "layer.mlc", "-p", "bind-params{params=state.npz ignore-extra=true}", "-o", "bound.mlc")
+    mlcc("run", "bound.mlc", "--in", "x.npy", "--out", "y.npy")
+    np.testing.assert_allclose(np.load("y.npy"), X @ W, rtol=1e-5)
