@@ -69,7 +69,7 @@ class Backend(Generic[T]):
     lower_options     computes the target properties that lowering passes use
     facts             computes the hardware properties that schedule rules use: `CpuFacts` or `GpuFacts`
     header            generates a C header from a manifest
-    inspect           adds the findings of the vendor's tools on a code file to its manifest (`mlcc inspect`)
+    inspect           adds the findings of the vendor's tools on an artifact, a path or bytes, to its manifest
     many_threads      lower operators for thousands of threads rather than for a few
     emulated          code can be emulated thread by thread, which detects races (`--emulate`, `mlcc analyze`)
     sanitizing        the lowering passes, instead of `lowering`, for code with checked accesses (`--sanitize`)
@@ -88,7 +88,7 @@ class Backend(Generic[T]):
     lower_options: Callable[[T], LowerOptions] = At("mlcc.passes.lowering.options:plain_lower_options")
     facts: Callable[[T], CpuFacts | GpuFacts] | None = None
     header: Callable[[dict[str, Any]], str] | None = None
-    inspect: Callable[[str, dict[str, Any]], None] | None = None
+    inspect: Callable[[str | bytes, dict[str, Any]], None] | None = None
     many_threads: bool = False
     emulated: bool = False
     sanitizing: tuple[str, ...] = ()

@@ -47,6 +47,23 @@ def read_bytes(path: str) -> bytes:
     return data
 
 
+def first_bytes(path: str, count: int) -> bytes:
+    """The first bytes of a file, or of standard input, which can be read from its start afterwards.
+
+    A pipe may have fewer at first. There are none of what cannot be read, nor of a named pipe.
+    """
+    try:
+        if path == "-":
+            peek = getattr(sys.stdin.buffer, "peek", None)
+            return b"" if peek is None else bytes(peek(count)[:count])
+        if not os.path.isfile(path):
+            return b""
+        with open(path, "rb") as file:
+            return file.read(count)
+    except (OSError, ValueError, AttributeError):  # the last: standard input is closed
+        return b""
+
+
 def note_read(path: str, data: bytes | BufferedReader) -> None:
     """Report a read to active recorders. `data` is the content, or the file opened at its start."""
     recorders, seen = _reads.get(), _seen.get()

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from mlcc.errors import LoadError, error
 
+MAGIC = b"\x7fELF"  # how every file begins
 X86_64, AARCH64 = 62, 183
 MACHINES = {X86_64: "x86_64", AARCH64: "aarch64"}
 RELOCATABLE, SHARED = 1, 3
@@ -97,7 +98,7 @@ def damaged(reason: str) -> LoadError:
 
 
 def is_elf(data: Data | memoryview) -> bool:
-    return bytes(data[:4]) == b"\x7fELF"
+    return bytes(data[:4]) == MAGIC
 
 
 def read_header(data: Data) -> tuple[int, int, tuple[int, ...]]:

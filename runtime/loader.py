@@ -72,10 +72,17 @@ def content_of(artifact: Any) -> Content:
     raise LoadError(error("E0850", f"cannot load a {type(artifact).__name__}: pass a path, bytes or an artifact"))
 
 
-def read_manifest(path: str) -> dict[str, Any]:
-    """The manifest of an artifact file, as plain data. Nothing of the file is mapped or run. Raises LoadError."""
+def is_loadable(start: bytes) -> bool:
+    """Return True if a file that begins so, with one byte or more, is likely an artifact, and no text."""
+    marks = (elf.MAGIC, *(mark[:4] for mark in _PLANS))
+    return bool(start) and any(start[:4] == mark[: len(start)] for mark in marks)
+
+
+def read_manifest(artifact: str | bytes) -> dict[str, Any]:
+    """The manifest of an artifact, a path or its bytes, as plain data. Nothing is mapped or run. Raises LoadError."""
+    path = artifact if isinstance(artifact, str) else None
     try:
-        data, _, file = _content_at(path)
+        data, _, file = content_of(artifact)
         if data.startswith(_PLANS):
             from mlcc.runtime.launch.files import read_parts
 

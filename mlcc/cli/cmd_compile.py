@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 @click.command("compile", cls=CommandWithDumps)
 @click.argument("file", default="-")
 @target_option("llvm")
-@click.option("-o", "--output", help="The file to write (default: FILE with the suffix of what is emitted).")
+@click.option(
+    "-o", "--output", help="The file to write (default: FILE with the suffix of what is emitted, or standard output)."
+)
 @click.option(
     "--emit", metavar="KIND",
     help="What to write (default: by the output's suffix). Kinds: "
@@ -127,7 +129,5 @@ def _output(file: str, output: str | None, emit: str | None, backend: Backend[An
         names = ", ".join(k.name for k in backend.outputs)
         raise CompileError(error("E0755", f"cannot write `{kind.name}` for {backend.kind}", help=f"known are {names}"))
     if output is None:
-        if file == "-":
-            raise click.UsageError("the input is standard input: name the output with -o")
-        output = os.path.splitext(file)[0] + kind.suffix
+        output = "-" if file == "-" else os.path.splitext(file)[0] + kind.suffix
     return output, kind

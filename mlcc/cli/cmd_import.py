@@ -77,6 +77,8 @@ def command(
     for option, given in (("--weights-as-inputs", weights_as_inputs), ("--link-weights", link_weights)):
         if given and output == "-":
             raise click.UsageError(f"{option} needs -o FILE, because the weights are stored beside it")
+    if compare and file == "-":
+        raise click.UsageError("--compare reads the model twice: name a file")
     wanted = parse_sizes(sizes)
     outputs = Outputs(force, watch=True)
     files = [part for path in weights for part in load_files(path)]

@@ -16,11 +16,13 @@ def command(file: str, as_json: bool) -> int:
 
     For GPU kernels this includes registers and spills, if ptxas is installed.
     """
+    from mlcc.cli.options import artifact_source
     from mlcc.runtime.loader import read_manifest
 
-    manifest = read_manifest(file)
+    source = artifact_source(file)
+    manifest = read_manifest(source)
     if "kernels" in manifest:
-        ask_tools(file, manifest)
+        ask_tools(source, manifest)
     if as_json:
         click.echo(json.dumps(manifest, indent=2, sort_keys=True))
         return 0
@@ -29,15 +31,15 @@ def command(file: str, as_json: bool) -> int:
     return 0
 
 
-def ask_tools(file: str, manifest: dict[str, Any]) -> None:
-    """Add the findings of the target's own tools on the code in a file to its manifest."""
+def ask_tools(source: str | bytes, manifest: dict[str, Any]) -> None:
+    """Add the findings of the target's own tools on the code of an artifact to its manifest."""
     from mlcc import backends
     from mlcc.machine.target import KINDS
 
     kind = manifest["target"].get("kind")
     inspect = backends.get(kind).inspect if kind in KINDS else None
     if inspect is not None:
-        inspect(file, manifest)
+        inspect(source, manifest)
 
 
 def show_kernel(name: str, facts: dict[str, Any]) -> str:

@@ -286,10 +286,22 @@ def no_blas_threads() -> None:
 
 
 def is_artifact(path: str) -> bool:
-    """Return True if a path has the suffix of an artifact that the runtime loads."""
+    """Return True for an artifact that the runtime loads: by the suffix of its path, or the start of standard input."""
     from mlcc.outputs import KINDS
 
-    return path.endswith(tuple(kind.suffix for kind in KINDS.values() if kind.runs))
+    if path != "-":
+        return path.endswith(tuple(kind.suffix for kind in KINDS.values() if kind.runs))
+    from mlcc.files import first_bytes
+    from mlcc.runtime.loader import is_loadable
+
+    return is_loadable(first_bytes(path, 4))
+
+
+def artifact_source(path: str) -> str | bytes:
+    """What the runtime loads an artifact from: a path, or the content of standard input."""
+    from mlcc.files import read_bytes
+
+    return read_bytes(path) if path == "-" else path
 
 
 def build_artifact(
@@ -406,14 +418,16 @@ def need_loadable(target: str) -> None:
         raise CompileError(error("E0850", message, help=f"write it to a file: mlcc compile -t {backend.kind}"))
 
 
-def need_sanitized(path: str) -> None:
-    """Raise CompileError for an artifact whose accesses are not checked."""
+def need_sanitized(path: str, source: str | bytes) -> None:
+    """Raises CompileError for an artifact whose accesses are not checked."""
     from mlcc.errors import CompileError, error
     from mlcc.runtime.loader import read_manifest
 
-    if not read_manifest(path)["source"].get("sanitize"):
-        help = "run the text, or compile it with --sanitize"
-        raise CompileError(error("E0736", f"{path} was compiled without --sanitize", help=help))
+    if not read_manifest(source)["source"].get("sanitize"):
+        help = "run the text itself, or compile it with --sanitize"
+        raise CompileError(
+            error("E0736", f"{'standard input' if path == '-' else path} was compiled without --sanitize", help=help)
+        )
 
 
 def load_executable(
@@ -434,14 +448,15 @@ def load_executable(
 
     if emulate:
         if is_artifact(path):  # which states its own target
-            return load(path, allow_extern=allow_extern, emulate=True, check=check)
+            return load(artifact_source(path), allow_extern=allow_extern, emulate=True, check=check)
         need_gpu(target, "E0748")
         loadable = build_artifact(path, target, level, pipeline, allow_extern, allow_native, db=db)
         return load(loadable, allow_extern=allow_extern, emulate=True, check=check)
     if is_artifact(path):
+        source = artifact_source(path)
         if sanitize:
-            need_sanitized(path)
-        return load(path, allow_extern=allow_extern)
+            need_sanitized(path, source)
+        return load(source, allow_extern=allow_extern)
     pieces = build_object(
         path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True, db=db
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.files import first_bytes
 from mlcc.frontend.request import Request
 from mlcc.ir.module import IRModule
 
@@ -75,6 +76,8 @@ def read_model(path: str, request: Request) -> IRModule:
 
 def _importer(path: str) -> Callable[[str, Request], IRModule]:
     suffix = suffix_of(path)
+    if path == "-":
+        suffix = ".pt2" if first_bytes(path, 2) == b"PK" else ".onnx"
     if suffix == ".safetensors" or _has_weights(path):
         text = f"{path} has only weights, no model"
         raise CompileError(error("E1073", text, help=_WEIGHTS_HELP.format(path=path)))

@@ -117,12 +117,13 @@ def _parse_report(report: str) -> Iterator[tuple[str, Assembled]]:
         )
 
 
-def add_assembled(file: str, manifest: dict[str, Any]) -> None:
+def add_assembled(source: str | bytes, manifest: dict[str, Any]) -> None:
     """Add the resources that ptxas reports to the kernels of a manifest, if it is installed and accepts them."""
     from mlcc.runtime.launch.files import read_parts
-    from mlcc.runtime.loader import read_file
+    from mlcc.runtime.loader import content_of
 
-    code = read_parts(read_file(file), file, with_constants=False).code
+    content = content_of(source)
+    code = read_parts(content.data, content.path, with_constants=False).code
     try:
         resources = assemble(code.decode(), str(manifest["target"].get("arch")))
     except (PtxasError, UnicodeDecodeError):

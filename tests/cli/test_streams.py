@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.test_cli import SCALE, Tool, f32
@@ -99,3 +100,46 @@ def test_memory_that_is_not_there(mlcc: Tool, folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(driver, "parse_file", fail)
     mlcc("check", "m.mlc", code=1)
     assert "[E0016]" in mlcc.err
+
+
+# ---------------------------------------------------------------- `-`
+
+
+def test_artifacts_from_standard_input(folder: Path) -> None:
+    """Objects and kernels for a GPU, through pipes; a text stays a text."""
+    expected = shell("$MLCC run m.mlc --in x.npz").stdout
+    for line in (
+        "$MLCC compile m.mlc -o - | $MLCC run - --in x.npz", "$MLCC compile < m.mlc | $MLCC run --in x.npz",
+        "$MLCC run - --in x.npz < m.o", "$MLCC run --sanitize - --in x.npz < m.mlc", "$MLCC run m.o --in - < x.npz",
+        "$MLCC compile --sanitize < m.mlc | $MLCC run - --sanitize --in x.npz",
+        "$MLCC compile -t cuda < m.mlc | $MLCC run --emulate --in x.npz",
+        "$MLCC compile -t cuda --emit mlca < m.mlc | $MLCC run --emulate --in x.npz",
+        "(head -c 1 m.o; sleep 0.3; tail -c +2 m.o) | $MLCC run --in x.npz",
+    ):  # fmt: skip
+        done = shell(f"set -o pipefail; {line}")
+        assert (done.returncode, done.stdout) == (0, expected), (line, done.stderr)
+    for line in ("$MLCC inspect - < m.o", "$MLCC compile -t cuda < m.mlc | $MLCC inspect -"):
+        assert shell(line).stdout.startswith("main(A: float32(8,), B: float32(8,) out)\n"), line
+    assert shell("$MLCC bench - --in x.npz --repeat 2 --number 1 < m.o").stdout.startswith("-  median")
+
+
+def test_what_standard_input_cannot_be(folder: Path) -> None:
+    for line, code, said in (
+        ("$MLCC run - --in - < m.o", 2, "standard input (-) can be read only once"),
+        ("$MLCC bench - - --in x.npz < m.o", 2, "standard input (-) can be read only once"),
+        ("$MLCC run --sanitize --in x.npz < m.o", 1, "standard input was compiled without checks"),
+        ("$MLCC inspect - < m.mlc", 1, "E0851"), ("$MLCC run --db t.db --in x.npz < m.o", 2, "is compiled already"),
+        ("$MLCC import - < m.mlc", 1, "E1041"), ("$MLCC import - --compare < m.mlc", 2, "reads the model twice"),
+    ):  # fmt: skip
+        done = shell(line)
+        assert done.returncode == code and said in done.stderr, (line, done.stderr)
+
+
+def test_models_from_standard_input(folder: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [8]) for name in "AB"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Add", ["A", "A"], ["B"])], "g", value[:1], value[1:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), "m.onnx")
+    done = shell("$MLCC import - < m.onnx | $MLCC run --in x.npz --out y.npz")
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(np.load("y.npz")["out"], f32(8) * 2)
