@@ -34,6 +34,15 @@ def is_npy(path: str) -> bool:
     return os.path.splitext(path)[1].lower() == ".npy"
 
 
+def _refuse_pickle(path: str, archive: Any) -> None:
+    """Raise CompileError E0003 for a file of torch.save: a zip with a pickle, which is never loaded."""
+    if archive.is_pickle:
+        help = (
+            "write the weights as safetensors: safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')"
+        )
+        raise CompileError(error("E0003", f"{path} is a file of torch.save, a pickle of Python", help=help, file=path))
+
+
 class ArrayFile(Mapping[str, "np.ndarray"]):
     """The arrays of an .npz or .safetensors file, each read on demand. Nothing is ever unpickled.
 
@@ -51,10 +60,12 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
         is_zip = data[:2] == b"PK"
         self.is_unnamed = data[: len(NPY_START)] == NPY_START
         if not is_zip and not self.is_unnamed and not is_safetensors(path) and data[8:9] != b"{":
-            raise CompileError(error("E0003", f"{path} is no .npz, .npy or .safetensors file", help=_TO_WRITE))
+            message = f"{path} is no .npz, .npy or .safetensors file"
+            raise CompileError(error("E0003", message, help=_TO_WRITE, file=path))
         try:
             if is_zip:
                 self._arrays: Any = Arrays(data)
+                _refuse_pickle(path, self._arrays)
             elif self.is_unnamed:
                 from mlcc.runtime.npz import OneArray
 
@@ -100,7 +111,7 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
         return known is not None and known.shape == array.shape and _address(known) == _address(array)
 
     def _unreadable(self, exc: Exception) -> CompileError:
-        return CompileError(error("E0003", f"cannot read {self.path}: {exc}"))
+        return CompileError(error("E0003", f"cannot read {self.path}: {exc}", file=self.path))
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.read(name)

@@ -66,7 +66,10 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One finding for the user. `code` is stable and explained by `mlcc explain CODE`."""
+    """One finding for the user. `code` is stable and explained by `mlcc explain CODE`.
+
+    `file` is the path of what the finding is about, where that has no span: a file that is missing, or is no text.
+    """
 
     code: str
     message: str
@@ -74,6 +77,7 @@ class Diagnostic:
     related: tuple[Label, ...] = ()
     help: str | None = None
     severity: Severity = Severity.ERROR
+    file: str | None = None
 
 
 class MlccError(Exception):
@@ -109,9 +113,10 @@ def error(
     *,
     related: tuple[Label, ...] = (),
     help: str | None = None,
+    file: str | None = None,
 ) -> Diagnostic:
-    """Return an error diagnostic with a label at a span."""
-    return Diagnostic(code=code, message=message, primary=Label(span, text), related=related, help=help)
+    """Return an error diagnostic with a label at a span, or about a file."""
+    return Diagnostic(code=code, message=message, primary=Label(span, text), related=related, help=help, file=file)
 
 
 def together(found: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -40,7 +40,8 @@ def read_bytes(path: str) -> bytes:
         with open(path, "rb") as file:
             data = file.read()
     except OSError as exc:
-        raise CompileError(error("E0001", f"cannot read {path}: {exc.strerror or exc}")) from None
+        help = _other_file(path, exc)
+        raise CompileError(error("E0001", f"cannot read {path}: {exc.strerror or exc}", help=help, file=path)) from None
     except ValueError as exc:  # a null byte in the path
         raise CompileError(error("E0001", f"cannot read {path!r}: {exc}")) from None
     note_read(path, data)
@@ -62,6 +63,23 @@ def first_bytes(path: str, count: int) -> bytes:
             return file.read(count)
     except (OSError, ValueError, AttributeError):  # the last: standard input is closed
         return b""
+
+
+def _other_file(path: str, exc: OSError) -> str | None:
+    """The help for a path that cannot be read: a file of a similar name, or one in the folder that it is."""
+    from mlcc.errors import did_you_mean
+
+    folder = path if isinstance(exc, IsADirectoryError) else os.path.dirname(path)
+    try:
+        names = sorted(os.listdir(folder or "."))
+    except OSError:
+        return None if folder == path else f"there is no folder {folder}"
+    if folder == path:
+        texts = [name for name in names if name.endswith(".mlc")]
+        return f"name a file in it, such as {os.path.join(path, texts[0])}" if texts else "name a file"
+    name = os.path.basename(path)
+    same = next((other for other in names if os.path.splitext(other)[0] == name), None)
+    return did_you_mean(path, [os.path.join(folder, same)] if same else [os.path.join(folder, n) for n in names])
 
 
 def note_read(path: str, data: bytes | BufferedReader) -> None:
@@ -258,7 +276,7 @@ def write_files(contents: Mapping[str, Content]) -> None:
     except (OSError, ValueError) as exc:
         shown = "standard output" if path == "-" else path
         reason = getattr(exc, "strerror", None) or exc
-        raise CompileError(error("E0002", f"cannot write {shown}: {reason}")) from None
+        raise CompileError(error("E0002", f"cannot write {shown}: {reason}", file=shown)) from None
     finally:
         for _, part, _ in staged:
             with contextlib.suppress(OSError):
@@ -318,7 +336,7 @@ def make_folder(path: str) -> None:
         os.makedirs(path, exist_ok=True)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or exc
-        raise CompileError(error("E0002", f"cannot make the folder {path}: {reason}")) from None
+        raise CompileError(error("E0002", f"cannot make the folder {path}: {reason}", file=path)) from None
 
 
 def _umask() -> int:

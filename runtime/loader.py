@@ -121,7 +121,8 @@ def named(exc: LoadError, path: str | None) -> LoadError:
 
     if path is None:
         return exc
-    return type(exc)([d if path in d.message else replace(d, message=f"{path}: {d.message}") for d in exc.diagnostics])
+    about = [replace(d, file=path) for d in exc.diagnostics]
+    return type(exc)([d if path in d.message else replace(d, message=f"{path}: {d.message}") for d in about])
 
 
 def _load(content: Content, allow_extern: frozenset[str]) -> Executable:

@@ -253,6 +253,11 @@ class Arrays:
         """Return True if a member without the suffix `.npy` is an array, stored uncompressed."""
         return entry.compress_type == zipfile.ZIP_STORED and bytes(self._archive.raw(entry)[:6]) == _MAGIC
 
+    @property
+    def is_pickle(self) -> bool:
+        """True for a file of torch.save: no arrays, and a pickle, which is never loaded."""
+        return not self.members and any(name.endswith("data.pkl") for name in self._archive.members)
+
     def header(self, name: str) -> Header:
         """Return the header of an array, checked against the archive's list. Raises KeyError, Damaged."""
         entry = self.members[name]

@@ -37,7 +37,7 @@ def parse_syntax(source: Source, start: str = "module") -> Tree:
     binary = source.text.find("\0")
     if binary >= 0:
         span = Span(source, binary, binary + 1)
-        raise CompileError(error("E0108", "this is not a text", span, "a NUL byte"))
+        raise CompileError(_binary(source, span, source.text[:8].encode("utf-8", "replace"), "a NUL byte"))
     automaton, builder = _parser()
     builder.problems = []
     lexer = Lexer(source, automaton.terminals)
@@ -67,7 +67,8 @@ def read_source(text: str | bytes | os.PathLike[str], name: str | None = None) -
             with open(path, "rb") as file:
                 text = file.read()
         except OSError as failed:
-            raise CompileError(error("E0001", f"cannot read `{path}`: {failed.strerror or failed}")) from None
+            message = f"cannot read `{path}`: {failed.strerror or failed}"
+            raise CompileError(error("E0001", message, file=path)) from None
     if isinstance(text, str):
         return Source(name or "<text>", text)
     try:
@@ -85,9 +86,27 @@ def _not_utf8(text: bytes, bad: UnicodeDecodeError, name: str) -> Diagnostic:
     source = Source(name, text.decode("utf-8", "replace"))
     at = len(text[: bad.start].decode("utf-8", "replace"))
     if b"\0" in text[:4096]:
-        return error("E0108", "this is not a text", Span(source, at, at + 1), "a byte that is not UTF-8")
+        return _binary(source, Span(source, at, at + 1), text[:8], "a byte that is not UTF-8")
     message = f"byte 0x{text[bad.start]:02x} at offset {bad.start} is not UTF-8"
     return error("E0108", message, Span(source, at, at + 1), help="save the text as UTF-8")
+
+
+_KINDS = {  # by the first bytes
+    b"\x7fELF": ("an object or a library", "`mlcc inspect` and `mlcc run` take those"),
+    b"PK\x03\x04": ("a zip archive", "arrays (.npz) are given with --in; models are .onnx and .pt2"),
+    b"\xff\xfe": ("written in UTF-16", "save it as UTF-8"),
+    b"\xfe\xff": ("written in UTF-16", "save it as UTF-8"),
+    b"\x93NUMPY": ("an array", "arrays are given with --in"),
+    b"\x80": ("a pickle of Python", "models are read from .onnx and .pt2 files"),
+}
+
+
+def _binary(source: Source, span: Span, head: bytes, what: str) -> Diagnostic:
+    """Return the error for a file that is no text; a kind of file that is known is named, others show the byte."""
+    for start, (kind, help) in _KINDS.items():
+        if head.startswith(start):
+            return error("E0108", f"{source.name} is not a text: it is {kind}", help=help, file=source.name)
+    return error("E0108", "this is not a text", span, what)
 
 
 def _parser() -> tuple[Automaton, Builder]:

@@ -16,7 +16,7 @@ import click
 
 import mlcc
 from mlcc.cli import signals
-from mlcc.errors import MachineError, MlccError, render
+from mlcc.errors import MachineError, MlccError
 from mlcc.temporaries import remove_temporaries
 
 EXIT_INPUT, EXIT_USAGE, EXIT_DIFFERENT, EXIT_MACHINE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 3, 6, 70, 130
@@ -68,19 +68,24 @@ class Lazy(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from mlcc.errors import did_you_mean
+            from mlcc.cli.usage import command_hint
 
-            hint = did_you_mean(args[0], COMMANDS)
-            ctx.fail(f"no such command `{args[0]}`" + (f"; {hint}" if hint else "; see `mlcc --help`"))
+            ctx.fail(f"no such command `{args[0]}`; {command_hint(args[0], tuple(COMMANDS))}")
         return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(mlcc.__version__, prog_name="mlcc")
 @click.option(
-    "--diagnostics", type=click.Choice(["text", "json"]), default="text", help="The format of errors on stderr."
+    "--diagnostics",
+    type=click.Choice(["text", "json", "sarif"]),
+    default="text",
+    help="How errors and warnings are written to stderr, anywhere on the line: JSON has a line for each, SARIF is one "
+    "document.",
 )
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour in messages.")
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour in messages; anywhere, too."
+)
 @click.pass_context
 def cli(ctx: click.Context, diagnostics: str, color: str) -> None:
     """Compile tensor programs written as text (.mlc) and run them.
@@ -95,35 +100,9 @@ def cli(ctx: click.Context, diagnostics: str, color: str) -> None:
 
 def report(problem: MlccError, style: str = "text", color: str = "auto") -> None:
     """Write the diagnostics of an error to stderr."""
-    if style == "json":
-        import json
+    from mlcc.cli import reports
 
-        for diagnostic in problem.diagnostics:
-            click.echo(json.dumps(as_json(diagnostic)), err=True)
-        return
-    paint = color == "always" or (color == "auto" and sys.stderr.isatty() and "NO_COLOR" not in os.environ)
-    for diagnostic in problem.diagnostics:
-        click.echo(render(diagnostic, color=paint), err=True, color=paint)
-
-
-def as_json(diagnostic: Any) -> dict[str, Any]:
-    """Convert a diagnostic to plain data; lines and columns count from 1."""
-
-    def place(label: Any) -> dict[str, Any]:
-        if label.span is None:
-            return {"text": label.text}
-        line, column = label.span.source.line_col(label.span.start)
-        end_line, end_column = label.span.source.line_col(label.span.end)
-        return {
-            "file": label.span.source.name, "line": line, "column": column,
-            "end_line": end_line, "end_column": end_column, "text": label.text,
-        }  # fmt: skip
-
-    return {
-        "code": diagnostic.code, "severity": diagnostic.severity.value, "message": diagnostic.message,
-        "primary": place(diagnostic.primary), "related": [place(r) for r in diagnostic.related],
-        "help": diagnostic.help,
-    }  # fmt: skip
+    reports.write(problem.diagnostics, style, color)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -142,9 +121,14 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(argv: list[str]) -> int:
     """Run one command line and return its exit code. Never raises, even if standard streams fail."""
-    settings = _message_settings(argv)
+    argv, settings = _settings(argv)
     try:
-        return _run(argv, settings)
+        code = _run(argv, settings)
+        if settings["style"] == "sarif":
+            from mlcc.cli import reports
+
+            reports.finish("sarif")
+        return code
     except (OSError, ValueError):  # standard error is full or closed, so nothing can be reported
         return EXIT_INPUT
 
@@ -160,7 +144,7 @@ def _run(argv: list[str], settings: dict[str, str]) -> int:
     except click.exceptions.Exit as exc:
         return exc.exit_code
     except click.ClickException as exc:
-        exc.show()
+        _show_usage(exc, argv, settings)
         return EXIT_USAGE
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
@@ -267,16 +251,43 @@ def _fail(code: str, message: str, help: str | None, settings: dict[str, str]) -
 # ---------------------------------------------------------------- errors
 
 
-def _message_settings(argv: list[str]) -> dict[str, str]:
-    """Parse the options for the format of messages before click does, so that they apply to early errors as well."""
-    options = {"style": "text", "color": "auto"}
-    for at, word in enumerate(argv):
-        for option, key in (("--diagnostics", "style"), ("--color", "color")):
-            if word.startswith(option + "="):
-                options[key] = word.partition("=")[2]
-            elif word == option and at + 1 < len(argv):
-                options[key] = argv[at + 1]
-    return options
+_ANYWHERE = {"--diagnostics": "style", "--color": "color"}
+
+
+def _settings(argv: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The line with the options that shape messages in front of the command, and their values.
+
+    They may stand anywhere before `--`, and are read before click does, so that early errors obey them too.
+    """
+    settings = {"style": "text", "color": "auto"}
+    front: list[str] = []
+    rest: list[str] = []
+    words = iter(argv)
+    for word in words:
+        option, equals, value = word.partition("=")
+        if word == "--":
+            rest += [word, *words]
+        elif option in _ANYWHERE:
+            given = value if equals else next(words, None)
+            front += [option] if given is None else [option, given]
+            settings[_ANYWHERE[option]] = given or ""
+        else:
+            rest.append(word)
+    return front + rest, settings
+
+
+def _show_usage(exc: click.ClickException, argv: list[str], settings: dict[str, str]) -> None:
+    """Report wrong usage: in click's words and with a hint as text, as a diagnostic otherwise."""
+    from mlcc.cli import usage
+    from mlcc.errors import CompileError
+
+    if settings["style"] in ("json", "sarif"):
+        report(CompileError(usage.as_diagnostic(exc, argv)), **settings)
+        return
+    exc.show()
+    hint = usage.usage_hint(exc, argv)
+    if hint is not None:
+        click.echo(f"  help: {hint}", err=True)
 
 
 def _too_deep(settings: dict[str, str]) -> int:

@@ -83,6 +83,11 @@ CODES: dict[str, tuple[str, str]] = {
         "kernels in their versions for it), MLCC_CUDA_DEVICE (a number), MLCC_CUDA_DRIVER (pycuda or bindings), "
         "MLCC_TRACEBACK (0 or 1). One that is empty counts as not set.",
     ),
+    "E0090": (
+        "wrong usage of a command",
+        "The command line does not fit the command: an option that it does not have, a value that the option does not "
+        "take, a file too many or too few. `mlcc COMMAND --help` lists what there is. The exit code is 2.",
+    ),
     "E0016": (
         "out of memory",
         "There was not enough memory: for the compiler, or for LLVM, which compiles in a process of its own where "

@@ -22,9 +22,12 @@ _WEIGHTS_HELP = (
     "import the model of these weights, `mlcc import model.onnx --weights {path} -o model.mlc`; or bind them "
     "to the parameters of a text: `mlcc passes model.mlc -p 'bind-params{{params={path}}}'`"
 )
+_TEXTS = "programs are texts in the language of docs/language.md, usually .mlc; models are .onnx and .pt2"
 _UNSUPPORTED_SUFFIX_HELP = {
     **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin", ".pkl"), _EXPORT_HELP),
     **dict.fromkeys((".pb", ".h5", ".keras", ".tflite", ".mlmodel", ".pdmodel"), "convert it to ONNX"),
+    **dict.fromkeys((".ipynb", ".json", ".csv", ".c", ".cc", ".cpp", ".h", ".md"), _TEXTS),
+    ".mls": "it is a schedule: `mlcc schedule kernel.mlc --script {path}`",
     ".gguf": "import the original model",
     ".npz": _WEIGHTS_HELP,
 }
@@ -48,7 +51,10 @@ def _has_weights(path: str) -> bool:
     """Return True if a path is an index or a folder of weights."""
     from mlcc.array_folders import SUFFIXES, is_index
 
-    return is_index(path) or (os.path.isdir(path) and any(name.endswith(SUFFIXES) for name in os.listdir(path)))
+    if is_index(path) or not os.path.isdir(path):
+        return is_index(path)
+    names = os.listdir(path)
+    return any(name.endswith(SUFFIXES) for name in names) and not any(name.endswith(".mlc") for name in names)
 
 
 def read_module(path: str, request: Request | None = None) -> IRModule:
@@ -80,14 +86,12 @@ def _importer(path: str) -> Callable[[str, Request], IRModule]:
         suffix = ".pt2" if first_bytes(path, 2) == b"PK" else ".onnx"
     if suffix == ".safetensors" or _has_weights(path):
         text = f"{path} has only weights, no model"
-        raise CompileError(error("E1073", text, help=_WEIGHTS_HELP.format(path=path)))
+        raise CompileError(error("E1073", text, help=_WEIGHTS_HELP.format(path=path), file=path))
     where = IMPORTERS.get(suffix)
     if where is None:
         known = ", ".join(IMPORTERS)
-        help = _UNSUPPORTED_SUFFIX_HELP.get(suffix, did_you_mean(suffix, IMPORTERS) or f"models are {known}").format(
-            path=path
-        )
-        raise CompileError(error("E1074", f"{path} is not a model that mlcc can import ({known})", help=help))
+        help = _UNSUPPORTED_SUFFIX_HELP.get(suffix, did_you_mean(suffix, IMPORTERS) or f"models are {known}").format(path=path)
+        raise CompileError(error("E1074", f"{path} is not a model that mlcc can import ({known})", help=help, file=path))
     module, _, name = where.partition(":")
     importer: Callable[[str, Request], IRModule] = getattr(importlib.import_module(module), name)
     return importer
