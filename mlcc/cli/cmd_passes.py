@@ -80,24 +80,25 @@ def command(
     """
     if list_passes:
         return _list(target)
+    if pipeline is not None and level is not None and db is None:
+        raise click.UsageError("-O chooses a pipeline, and -p gives one: leave one of them out")
     from mlcc import backends
     from mlcc.machine.target import Target
-    from mlcc.passes.manage.manager import PassContext, Pipeline, help_text, run_pipeline
+    from mlcc.passes.manage.manager import PassContext, Pipeline, help_text, no_pass_help, run_pipeline
 
     if help_pass is not None:
-        from mlcc.errors import CompileError, did_you_mean, error
+        from mlcc.errors import CompileError, error
         from mlcc.options.typed import kebab
         from mlcc.passes import ALIASES, PASSES
 
-        help_pass = kebab(help_pass)
+        asked_pass, help_pass = help_pass, kebab(help_pass)
         groups = {name: b.groups[name] for b in (*backends.every(), backends.of(target)) for name in b.groups}
         group = groups.get(help_pass)
         if group is not None:
             click.echo(f"{help_pass}: {group}")
             return 0
         if help_pass not in PASSES and help_pass not in ALIASES:
-            help = did_you_mean(help_pass, [*PASSES, *ALIASES]) or "`mlcc passes --list` lists all passes"
-            raise CompileError(error("E0501", f"there is no pass `{help_pass}`", help=help))
+            raise CompileError(error("E0501", f"there is no pass `{asked_pass}`", help=no_pass_help(asked_pass)))
         click.echo(help_text(help_pass))
         return 0
     from mlcc.driver import build_pipeline, parse_text, with_records
@@ -130,12 +131,14 @@ def command(
     outputs.write_module(output, "-o", dialect, data)
     outputs.check()
     module = read_module(file) if is_model(file) else parse_text(text, file, folder)
+    named = chosen is not None  # by the user: of the passes of a level, some have nothing to do
     if chosen is None:
         chosen = build_pipeline(module, where, level_of(level), None)
     if db is not None:
         chosen = with_records(chosen, db, level_of(level))
 
     from mlcc.passes.manage import observers as looking
+    from mlcc.passes.manage.idle import Idle
 
     observers: list[Any] = dump_observers(dump_before, dump_after, dump_dir, timing, outputs.save_part)
     if diff:
@@ -167,10 +170,11 @@ def command(
             compiled=run_compiled, emulated=partial(run_emulated, where) if backends.of(where).emulated else None,
         )  # fmt: skip
         observers.append(check)
-    noted = looking.Warnings()
-    result = run_pipeline(chosen, module, ctx, [*observers, noted])
-    if verify_each or noted.found:
-        warn(module, more=noted.found)
+    noted, idle = looking.Warnings(), Idle()
+    result = run_pipeline(chosen, module, ctx, [*observers, noted, *([idle] if named else [])])
+    found = [*noted.found, *idle.found, *_never_dumped(chosen, dump_before, dump_after)]
+    if verify_each or found:
+        warn(module, more=found)
     if check is not None and check.guilty is not None:
         return 3
     from mlcc.driver import write_module
@@ -178,6 +182,26 @@ def command(
 
     write_module(result, output, dialect, data=data, outputs=outputs, style=KEPT)
     return 0
+
+
+def _never_dumped(pipeline: Any, *asked: str | None) -> list[Any]:
+    """Warnings (W0502) for the passes to dump that the pipeline does not have."""
+    from dataclasses import replace
+
+    from mlcc.errors import Severity, error
+    from mlcc.passes import ALIASES
+    from mlcc.passes.manage.observers import parse_names
+
+    run = {one.name for one in pipeline.passes}
+    names = [name for text in asked if text is not None for name in parse_names(text) or ()]
+    return [
+        replace(
+            error("W0502", f"`{name}` is not dumped: the pipeline has no such pass", help=f"it is {pipeline}"),
+            severity=Severity.WARNING,
+        )
+        for name in names
+        if ALIASES.get(name, name) not in run
+    ]
 
 
 def _list(target: str) -> int:

@@ -2,7 +2,7 @@
 
 E00 command line and files; E01 syntax; E02 names and scopes; E03 TensorIR; E04 relax; E05 passes; E06 schedules;
 E07 targets; E08 run time; E09 constants and data; E10 importers; E11, W11 tuning; E114 measuring; W03 warnings on
-TensorIR and relax.
+TensorIR and relax; W05 on pipelines; W06 on schedules.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib
 RANGES = {
     "E00": "files", "E01": "syntax", "E02": "names", "E03": "tensorir", "E04": "graph", "E05": "passes",
     "E06": "schedules", "E07": "targets", "E08": "calls", "E09": "data", "E10": "importers",
-    "E11": "tuner", "E114": "measuring", "W11": "tuner", "W03": "warnings",
+    "E11": "tuner", "E114": "measuring", "W11": "tuner", "W03": "warnings", "W05": "passes", "W06": "schedules",
 }  # fmt: skip
 
 

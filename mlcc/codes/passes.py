@@ -1,6 +1,18 @@
 """Diagnostic codes: passes."""
 
 CODES: dict[str, tuple[str, str]] = {
+    "W0501": (
+        "a pass had nothing to work on",
+        "The pass changed nothing, because nothing of the kind that it works on is in the module. Graph passes work on "
+        "relax functions, many of them on operators, which `lower-to-tir` replaces by calls. `fuse-tir` works on what "
+        "`fuse` grouped; schedules and the steps of lowering work on TensorIR functions, which `lower-to-tir` makes. "
+        "Put the passes into another order, or add the missing one.",
+    ),
+    "W0502": (
+        "an option about a pass that does not run",
+        "`--dump-before` and `--dump-after` name a pass that the pipeline does not have: nothing is shown. "
+        "`--print-pipeline` shows which passes run.",
+    ),
     "E0500": (
         "a pipeline's text cannot be read",
         "A pipeline is a list of passes separated by commas, each with options in braces: "

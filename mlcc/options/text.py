@@ -53,6 +53,8 @@ def parse_list(text: str, source_name: str, code: str) -> tuple[Item, ...]:
         reader.blanks()
         if reader.at_end:
             break
+        if reader.text[reader.at] == "(":
+            reader.fail("expected `,` between two names", reader.at, help="options stand in braces: `name{key=value}`")
         reader.expect(",", "expected `,` between two names")
         reader.blanks()
         if reader.at_end:

@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
@@ -145,8 +145,16 @@ def _unknown_pass(item: Item, target: str) -> Diagnostic:
     if name in groups:
         message = f"`{name}` lowers for {groups[name]}, but the target is {target}"
         return error("E0546", message, item.name_span, help="run `lower`")
-    help = did_you_mean(name, [*PASSES, *ALIASES, *groups]) or "`mlcc passes --list` names them all"
+    help = no_pass_help(item.name, groups)
     return error("E0501", f"no pass `{item.name}`", item.name_span, help=help)
+
+
+def no_pass_help(name: str, more: Iterable[str] = ()) -> str:
+    """Return the help for a name that is none of a pass: the counterpart of a pass of TVM, or the nearest name."""
+    from mlcc.passes.tvm_names import hint
+
+    close = did_you_mean(kebab(name), [*PASSES, *ALIASES, *more])
+    return hint(name) or close or "`mlcc passes --list` names them all"
 
 
 def summary(name: str) -> str:

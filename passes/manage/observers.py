@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from mlcc.errors import CompileError, Diagnostic, Severity, did_you_mean, error
+from mlcc.errors import CompileError, Diagnostic, Severity, error
 from mlcc.ir.module import Func, IRModule
 from mlcc.options.typed import kebab
 from mlcc.passes import ALIASES, PASSES
-from mlcc.passes.manage.manager import Observer, Pass, Pipeline
+from mlcc.passes.manage.manager import Observer, Pass, Pipeline, no_pass_help
 
 _DUMP = "# --- "
 DATA_LIMIT = 1 << 20  # most bytes of constants in a dump
@@ -227,10 +227,8 @@ def parse_names(text: str) -> list[str] | None:
     """
     if text in ("", "*"):
         return None
-    names = [kebab(n) for n in re.split(r"[,\s]+", text) if n]
-    known = [*PASSES, *ALIASES]
-    unknown = [n for n in names if n not in known]
+    names = [n for n in re.split(r"[,\s]+", text) if n]
+    unknown = [n for n in names if kebab(n) not in PASSES and kebab(n) not in ALIASES]
     if unknown:
-        listed = "`mlcc passes --list` names them all"
-        raise CompileError([error("E0501", f"no pass `{n}`", help=did_you_mean(n, known) or listed) for n in unknown])
-    return names
+        raise CompileError([error("E0501", f"no pass `{n}`", help=no_pass_help(n)) for n in unknown])
+    return [kebab(n) for n in names]

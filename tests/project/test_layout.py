@@ -42,7 +42,7 @@ STOREYS = """
     mlcc.grammar.relax
     mlcc.grammar.parser mlcc.grammar
     mlcc.records
-    mlcc.passes
+    mlcc.passes mlcc.passes.tvm_names
     mlcc.passes.manage.levels
     mlcc.backends
     mlcc.passes.manage
