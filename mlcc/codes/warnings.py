@@ -18,6 +18,13 @@ CODES: dict[str, tuple[str, str]] = {
         "Nothing in the function uses the parameter, nor a size that only its shape tells. Remove it, or let its name "
         "begin with `_` where the signature has to be as it is.",
     ),
+    "W0305": (
+        "a store rounds its value",
+        "The value has a wider float dtype than the buffer, or a float one where the buffer has integers, and nothing "
+        "in the statement says that it is converted: a float64 constant makes a whole expression float64. Write "
+        "`T.Cast` where that is meant. Numbers without a dtype, such as `A[i] * 2.0`, take that of what they stand "
+        "beside.",
+    ),
     "W0304": (
         "code for another machine than the module was lowered for",
         "The steps of lowering go by what the machine has: the width of its vectors, masks, dot products. A lowered "

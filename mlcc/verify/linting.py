@@ -3,6 +3,7 @@
 W0301: iterations of a parallel loop that meet. Of each access a few iterations are evaluated (`witness`), and two that
 touch one element, at least one of them with a store, are reported. W0302: memory of the function's own that is read, in
 the first iteration of the loops around, before the text has any store to it. W0303: a parameter that nothing uses.
+W0305: a store that rounds.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def lint_prim_func(func: tir.PrimFunc, report: Report) -> None:
     if not any(not isinstance(s, tir.Evaluate) for s in func.body):
         return  # a declaration
     _unused_params(func, report)
+    _lossy_stores(func, report)
     linter = _LintVisitor(func, report)
     with contextlib.suppress(Budget):
         linter.function(func)
@@ -70,13 +72,32 @@ def _unused_params(func: tir.PrimFunc, report: Report) -> None:
         elif isinstance(node, tir.Buffer):
             used |= {node, node.data}
     parts = [_buffer_variables(b) for b in func.buffers]
+    bound = {n.var.name for n in each_once(func.body) if isinstance(n, tir.Bind)}
     for at, (param, buffer) in enumerate(zip(func.params, func.buffers, strict=True)):
         others = {v for i, p in enumerate(parts) if i != at for v in p}
         binds = parts[at] & (used | others)
         is_used = param in used or (buffer is not None and (buffer in used or buffer.data in used)) or binds
         name = param.name if buffer is None else buffer.name
         if not is_used and param not in others and not name.startswith("_"):
-            report.warn("W0303", f"parameter `{name}` is not used", buffer or param, help=_UNUSED)
+            help = f"`{name} = ...` binds a new name; an element is stored by `{name}[...] = ...`"
+            help = help if name in bound and buffer is not None else _UNUSED
+            report.warn("W0303", f"parameter `{name}` is not used", buffer or param, help=help)
+
+
+def _lossy_stores(func: tir.PrimFunc, report: Report) -> None:
+    """Warn of stores whose value is converted, without the text saying so, to a dtype that cannot hold it.
+
+    The conversion that the reader inserts has the place of the value; one that is written has its own, around it.
+    """
+    for node in each_once(func.body):
+        value = node.value if isinstance(node, tir.BufferStore) else None
+        if not isinstance(value, tir.Cast) or value.span is None or value.span != value.value.span:
+            continue
+        given, kept = value.value.dtype, value.dtype
+        if given.is_float and (not kept.is_float or kept.bits < given.bits):
+            message = f"a value of {given} is rounded to {kept}, as which `{node.buffer.name}` stores it"
+            help = f'if that is meant, write it: `T.Cast("{kept}", ...)`; else compute in {kept}'
+            report.warn("W0305", message, value, help=help)
 
 
 def _buffer_variables(buffer: tir.Buffer | None) -> set[tir.Var]:
