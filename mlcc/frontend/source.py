@@ -90,8 +90,12 @@ def _importer(path: str) -> Callable[[str, Request], IRModule]:
     where = IMPORTERS.get(suffix)
     if where is None:
         known = ", ".join(IMPORTERS)
-        help = _UNSUPPORTED_SUFFIX_HELP.get(suffix, did_you_mean(suffix, IMPORTERS) or f"models are {known}").format(path=path)
-        raise CompileError(error("E1074", f"{path} is not a model that mlcc can import ({known})", help=help, file=path))
+        help = _UNSUPPORTED_SUFFIX_HELP.get(suffix, did_you_mean(suffix, IMPORTERS) or f"models are {known}").format(
+            path=path
+        )
+        raise CompileError(
+            error("E1074", f"{path} is not a model that mlcc can import ({known})", help=help, file=path)
+        )
     module, _, name = where.partition(":")
     importer: Callable[[str, Request], IRModule] = getattr(importlib.import_module(module), name)
     return importer
