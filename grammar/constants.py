@@ -83,7 +83,7 @@ def data_file_line(path: str, text: str) -> str:
     name = os.path.relpath(path, os.path.dirname(text) or ".")
     if text == "-" or name.split(os.sep)[0] == os.pardir:
         where = "the text goes to standard output" if text == "-" else f"{path} does not"
-        help = "the data of a text lie in its folder or below"
+        help = "the data of a text must lie in its folder or below"
         raise CompileError(error("E0906", f"a text finds its data from its own folder: {where}", help=help))
     return f"{FILE_MARK}{_escape(name)}\n"
 
@@ -153,7 +153,7 @@ class Constants:
             raise CompileError(
                 error(
                     "E0903",
-                    f"the data of constant `{key}` are not those that the text was written with",
+                    f"the data of constant `{key}` have changed since the text was written",
                     span,
                     f"their hash is {(tensor.sha256 or '')[:16]}...",
                     related=(origin,),
@@ -304,7 +304,7 @@ class _DataLines:
                     )  # fmt: skip
                 )
             if self.dtype.is_bool and raw.strip(b"\0\1"):
-                raise CompileError(error("E0901", f"the data of `{self.key}` are no bools", self.span))
+                raise CompileError(error("E0901", f"the data of `{self.key}` are not bools", self.span))
             array = np.frombuffer(raw, element).astype(element.newbyteorder("="), copy=False).reshape(self.shape)
             self._tensor = TensorData(self.dtype, self.shape, array, self.key)
         return self._tensor
@@ -319,12 +319,17 @@ def _scan(source: Source) -> dict[str, _DataLines]:
         if len(words) in (2, 3) and words[1] == "+":
             lines = lines_of.get(_unescape(words[0]))
             if lines is None:
-                raise CompileError(error("E0901", "this data line continues one that is not there", span))
+                raise CompileError(error("E0901", "this data line continues one that is missing", span))
             lines.parts += words[2:]
             continue
         if len(words) not in (3, 4):
             raise CompileError(
-                error("E0901", "a data line is `# mlcc.data KEY DTYPE SHAPE BASE64`", span, f"{len(words)} words here")
+                error(
+                    "E0901",
+                    "a data line must be `# mlcc.data KEY DTYPE SHAPE BASE64`",
+                    span,
+                    f"{len(words)} words here",
+                )
             )
         key = _unescape(words[0])
         if key in lines_of:
@@ -346,7 +351,7 @@ def _scan(source: Source) -> dict[str, _DataLines]:
 
 def _extent(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise ValueError(f"`{text[:40]}` is no extent")
+        raise ValueError(f"`{text[:40]}` is not an extent")
     return int(text)
 
 

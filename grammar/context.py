@@ -133,7 +133,7 @@ class Walk:
         close = nearest(name, known, 1)
         help = f"did you mean `{close[0]}`?" if close else None
         if help is None and self.source.text[cst.start : cst.start + 1] in ("'", '"'):  # a size such as "n * 2"
-            help = f'bind it where it stands alone: by a dimension, or by a parameter `R.Shape(["{shown}"])`'
+            help = f'bind it first: use it alone as a dimension, or pass it as a parameter `R.Shape(["{shown}"])`'
         self.fail("E0201", f"unknown name `{shown}`", cst, "not bound here", help=help)
 
 

@@ -18,7 +18,7 @@ def read_global_infos(walk: Walk, call: tree.Call) -> dict[str, tuple[GlobalInfo
     infos: dict[str, tuple[GlobalInfo, ...]] = {}
     for key, items in call.args[0].entries:
         if not isinstance(key, tree.Str) or not isinstance(items, tree.Display):
-            walk.fail("E0304", "global infos are lists, by strings", key)
+            walk.fail("E0304", "global infos must be lists, with strings as keys", key)
         infos[key.value] = tuple(_info(walk, item) for item in items.items)
     return infos
 
@@ -30,7 +30,7 @@ def _info(walk: Walk, cst: tree.Expr) -> GlobalInfo:
             return DummyGlobalInfo(span=walk.span(cst))
         if path == "I.vdevice":
             return _vdevice(walk, cst)
-    return walk.fail("E0304", "a global info is `I.vdevice(...)` or `I.dummy_global_info()`", cst)
+    return walk.fail("E0304", "a global info must be `I.vdevice(...)` or `I.dummy_global_info()`", cst)
 
 
 def _vdevice(walk: Walk, cst: tree.Call) -> VDevice:
@@ -54,14 +54,14 @@ def _vdevice(walk: Walk, cst: tree.Call) -> VDevice:
         for n, default in zip(names, ("", 0, "global"), strict=True)
     )
     if not isinstance(target, (str, Attrs)):
-        walk.fail("E0302", "a target is a string or a dict", arguments["target"])
+        walk.fail("E0302", "a target must be a string or a dict", arguments["target"])
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        walk.fail("E0302", "the number of a device is a number", arguments["vdevice_id"])
+        walk.fail("E0302", "the number of a device must be an integer", arguments["vdevice_id"])
     if not isinstance(scope, str):
-        walk.fail("E0302", 'a memory scope is a string such as "global"', arguments["memory_scope"])
+        walk.fail("E0302", 'a memory scope must be a string such as "global"', arguments["memory_scope"])
     device = VDevice(target, number, scope, span=walk.span(cst))
     if not device.kind or not isinstance(device.kind, str):
-        walk.fail("E0302", 'a target names its kind, such as "cuda" or {"kind": "cuda"}', arguments["target"])
+        walk.fail("E0302", 'a target must name its kind, such as "cuda" or {"kind": "cuda"}', arguments["target"])
     return device
 
 
@@ -76,5 +76,5 @@ def resolve_device(walk: Walk, name: str, cst: tree.Expr) -> str:
         return device
     kind, number, scope = [*name.split(":"), "", ""][:3]
     if number and not (number.isascii() and number.isdigit()):
-        walk.fail("E0401", f"`{number}` is no number of a device", cst)
+        walk.fail("E0401", f"`{number}` is not a device number", cst)
     return f"{kind}:{number or 0}:{scope or 'global'}"

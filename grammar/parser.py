@@ -105,14 +105,14 @@ class _Reader:
         elif isinstance(stmt, tree.Assign) and isinstance(stmt.target, tree.Name) and stmt.value is not None:
             self._prelude(stmt.target, stmt.value)
         elif not _is_no_op(stmt):
-            help = 'outside of functions there are imports, and lines such as `n = TypeVar("n")`'
-            walk.fail("E0208", "this cannot stand outside a function", stmt, help=help)
+            help = 'outside functions only imports are allowed, and lines such as `n = TypeVar("n")`'
+            walk.fail("E0208", "this is not allowed outside a function", stmt, help=help)
 
     def _class(self, cst: tree.Class) -> None:
         walk = self.walk
         if self.contents.module is not None:
             related = (Label(walk.span(self.contents.module), "the first one is here"),)
-            walk.fail("E0208", "a text holds one module", cst, "a second class", related=related)
+            walk.fail("E0208", "a text can hold only one module", cst, "a second class", related=related)
         self.contents.module = cst
         decorators = [walk.dotted(tree.head(d)) for d in cst.decorators]
         plain = [d.id for d in cst.decorators if isinstance(d, tree.Name)]
@@ -139,9 +139,9 @@ class _Reader:
         elif not _is_no_op(stmt):
             walk.fail(
                 "E0208",
-                "this cannot stand in a module",
+                "this is not allowed in a module",
                 stmt,
-                help="a module has functions, `I.module_attrs` and `I.module_global_infos`",
+                help="a module can contain functions, `I.module_attrs` and `I.module_global_infos`",
             )
 
     def _is_module_declaration(self, cst: tree.Expr) -> bool:

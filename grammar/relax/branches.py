@@ -20,17 +20,18 @@ def if_statement(fw: FunctionWalk, cst: tree.If, statements: Statements) -> None
     """Walk an `if`, its branches by `statements`, and bind its value."""
     walk = fw.walk
     if fw.out.in_dataflow:
-        walk.fail("E0417", "no `if` inside a dataflow block", cst.condition, help="end the block before it")
+        walk.fail("E0417", "`if` is not allowed inside a dataflow block", cst.condition, help="end the block before it")
     if not cst.other:
         help = "its value is that of one branch"
-        walk.fail("E0417", "an `if` of a relax function has an `else`", cst.condition, help=help)
+        walk.fail("E0417", "an `if` of a relax function must have an `else`", cst.condition, help=help)
     condition = _condition(fw, cst.condition)
     before = len(walk.diagnostics)
     then, name, place = _branch(fw, statements, cst, cst.then, "then")
     other, second, at = _branch(fw, statements, cst, cst.other, "else")
     if name != second:
         related = (Label(walk.span(place), f"the other branch ends by binding `{name}`"),)
-        walk.fail("E0417", f"this branch ends by binding `{second}`", at, "both bind one name", related=related)
+        label = "bind the same name in both branches"
+        walk.fail("E0417", f"this branch ends by binding `{second}`", at, label, related=related)
     if len(walk.diagnostics) != before:
         raise Skip
     info = common(_known(then), _known(other))
@@ -55,7 +56,7 @@ def _condition(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
     else:
         wrong = info is not None and not isinstance(info, relax.ObjectStructInfo)
     if wrong:
-        fw.walk.note("E0417", "a condition is one bool", cst, help="a tensor without dimensions, or a scalar")
+        fw.walk.note("E0417", "a condition must be a single bool", cst, help="a tensor without dimensions, or a scalar")
     return test
 
 
@@ -68,7 +69,7 @@ def _branch(
     before = len(walk.diagnostics)
     fw.inside += 1
     try:
-        with fw.scope.frame(", and lives in that branch only"):
+        with fw.scope.frame(", and is visible in that branch only"):
             statements(body)
         fw.out.close()
         blocks = fw.out.blocks
@@ -80,7 +81,8 @@ def _branch(
     last = blocks[-1].bindings[-1] if blocks and blocks[-1].bindings else None
     if last is None or isinstance(last.var, relax.DataflowVar) or last.var.span is None or last.var.name == "_":
         at: tree.Stmt = body[-1] if body else cst
-        walk.fail("E0417", "a branch ends by binding its value to a name", at, help="and the other branch to the same")
+        help = "bind the same name in both branches"
+        walk.fail("E0417", "a branch must end by binding its value to a name", at, help=help)
     place = tree.Name(last.var.span.start, last.var.span.end, last.var.name)
     return _as_sequence(blocks, last, which), last.var.name, place
 

@@ -55,12 +55,12 @@ def literal(fw: FunctionWalk, cst: tree.Expr) -> Any:
         if text.strip().lower().lstrip("+-") in ("inf", "infinity", "nan"):
             return float(text)
         help = 'as text there are "inf", "-inf" and "nan"'
-        fw.walk.fail("E0905", f'"{text}" is no number', cst, help=help)
+        fw.walk.fail("E0905", f'"{text}" is not a number', cst, help=help)
     else:
         value = values.plain(fw.scalar(cst))
         if isinstance(value, (bool, int, float)):
             return value
-    fw.walk.fail("E0905", "a constant is made of numbers", cst, help='write float("inf") for infinity')
+    fw.walk.fail("E0905", "a constant must be made of numbers", cst, help='write float("inf") for infinity')
 
 
 def _float_text(cst: tree.Expr) -> str | None:
@@ -85,7 +85,7 @@ def _static(fw: FunctionWalk, cst: tree.Expr, info: relax.TensorStructInfo) -> t
         return None
     sizes = tuple(tir.const_int(d) for d in info.dims)
     if any(n is None for n in sizes):
-        fw.walk.fail("E0905", "a constant has a shape of numbers", cst)
+        fw.walk.fail("E0905", "the shape of a constant must be made of numbers", cst)
     return sizes  # type: ignore[return-value]
 
 
@@ -97,16 +97,17 @@ def _tensor(
     try:
         array = np.asarray(value)
     except ValueError:
-        fw.walk.fail("E0905", "the lists have different lengths", cst, help="rows of a constant are of one length")
+        help = "the rows of a constant must have the same length"
+        fw.walk.fail("E0905", "the lists have different lengths", cst, help=help)
     if array.dtype.kind == "O":
         fw.walk.fail("E0905", "a number does not fit any dtype", cst)
     if dtype is None:
         dtype = _default(array)
     if dtype.is_handle or dtype.is_void or dtype.lanes != 1 or dtype.bits < 8:
-        fw.walk.fail("E0905", f"no constant is of {dtype}", cst)
+        fw.walk.fail("E0905", f"a constant cannot have dtype {dtype}", cst)
     if shape is not None and array.shape != shape:
         have = "x".join(map(str, array.shape)) or "scalar"
-        fw.walk.fail("E0905", f"the value is {have}, its type says {'x'.join(map(str, shape)) or 'scalar'}", cst)
+        fw.walk.fail("E0905", f"the value is {have}, but its type says {'x'.join(map(str, shape)) or 'scalar'}", cst)
     _check_range(fw, cst, array, dtype)
     return TensorData(dtype, array.shape, encode(array, dtype))
 
@@ -147,17 +148,17 @@ def data(fw: FunctionWalk, cst: tree.Call, arguments: Arguments) -> relax.Consta
     """`R.data(key, R.Tensor(shape, dtype), sha256=...)`: data in a file beside the text."""
     key = fw.scalar(arguments["key"])
     if not isinstance(key, str) or not key:
-        fw.walk.fail("E0905", "the key of a constant is a string", arguments["key"])
+        fw.walk.fail("E0905", "the key of a constant must be a string", arguments["key"])
     dtype, shape, sha256 = None, None, None
     if "info" in arguments:
         info = struct_info(fw, arguments["info"])
         if not isinstance(info, relax.TensorStructInfo) or info.dims is None or info.dtype is None:
-            fw.walk.fail("E0905", "the type of a constant is R.Tensor with a shape and a dtype", arguments["info"])
+            fw.walk.fail("E0905", "the type of a constant must be R.Tensor with a shape and a dtype", arguments["info"])
         dtype, shape = info.dtype, _static(fw, arguments["info"], info)
     if "sha256" in arguments:
         sha256 = fw.scalar(arguments["sha256"])
         if not isinstance(sha256, str) or len(sha256) < 16 or sha256.strip("0123456789abcdef"):
-            fw.walk.fail("E0905", "a hash is at least 16 lower-case hex digits", arguments["sha256"])
+            fw.walk.fail("E0905", "a hash must be at least 16 lower-case hex digits", arguments["sha256"])
     with fw.guard(cst):
         tensor = fw.constants.resolve(key, dtype, shape, sha256, fw.walk.span(cst))
         return constant(tensor, fw, cst)

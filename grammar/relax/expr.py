@@ -36,11 +36,11 @@ def expression(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
 def as_expr(fw: FunctionWalk, value: Any, cst: tree.Expr) -> relax.Expr:
     """Return a value as a graph-level expression; reports an error if it is none."""
     if isinstance(value, Cast):
-        fw.walk.fail("E0405", "R.match_cast stands alone on the right of `=`", cst)
+        fw.walk.fail("E0405", "R.match_cast must be the whole right side of `=`", cst)
     if value is MODULE:
-        fw.walk.fail("E0406", "the module itself is no value", cst)
+        fw.walk.fail("E0406", "the module itself is not a value", cst)
     if isinstance(value, relax.StructInfo):
-        fw.walk.fail("E0406", "a type is no value", cst)
+        fw.walk.fail("E0406", "a type is not a value", cst)
     if isinstance(value, relax.GlobalVar):
         return _as_value(value)
     try:
@@ -63,13 +63,13 @@ def value(fw: FunctionWalk, cst: tree.Expr) -> Any:
     """Evaluate an expression: to a graph-level expression, a scalar, a type, a Python value, or several of these."""
     walk = _VALUE.get(type(cst))
     if walk is None:
-        fw.walk.fail("E0406", "this cannot stand in a relax function", cst)
+        fw.walk.fail("E0406", "this is not allowed in a relax function", cst)
     return walk(fw, cst)
 
 
 def _literal(fw: FunctionWalk, cst: tree.Literal) -> Any:
     if cst.value is Ellipsis:
-        fw.walk.fail("E0406", "`...` is no value", cst, "something is still to be written here")
+        fw.walk.fail("E0406", "`...` is not a value", cst, "something is still to be written here")
     return cst.value
 
 
@@ -101,7 +101,7 @@ def _dict(fw: FunctionWalk, cst: tree.Dict) -> Attrs:
     for key, item in cst.entries:
         name = value(fw, key)
         if not isinstance(name, str):
-            fw.walk.fail("E0407", "keys are strings here", key)
+            fw.walk.fail("E0407", "keys must be strings here", key)
         attributes[name] = values.plain(value(fw, item))
     return Attrs(attributes)
 
@@ -115,7 +115,7 @@ def _attribute(fw: FunctionWalk, cst: tree.Attribute) -> Any:
         return fw.member(cst, cst.name)
     path = fw.walk.dotted(cst, fw.scope)
     if path is not None:
-        fw.walk.fail("E0406", f"`{path}` is no value", cst)
+        fw.walk.fail("E0406", f"`{path}` is not a value", cst)
     fw.walk.fail("E0406", f"values of a relax function have no attribute `{cst.name}`", cst)
 
 
@@ -139,14 +139,14 @@ def _index(fw: FunctionWalk, cst: tree.Index) -> Any:
     if data is not None:
         return data
     if len(cst.items) != 1 or isinstance(cst.items[0], tree.Slice):
-        fw.walk.fail("E0408", "a tuple is indexed by one number", cst)
+        fw.walk.fail("E0408", "the index of a tuple must be a single number", cst)
     at = values.plain(fw.scalar(cst.items[0]))
     base = value(fw, cst.base)
     if isinstance(at, bool) or not isinstance(at, int):
-        fw.walk.fail("E0408", "a tuple is indexed by a number", cst.items[0])
+        fw.walk.fail("E0408", "the index of a tuple must be a number", cst.items[0])
     if isinstance(base, (tuple, list)):
         if not -len(base) <= at < len(base):
-            fw.walk.fail("E0408", f"the tuple has {len(base)} items, there is no item {at}", cst.items[0])
+            fw.walk.fail("E0408", f"index {at} is out of range: the tuple has {len(base)} items", cst.items[0])
         return base[at]
     return item(fw, as_expr(fw, base, cst.base), at, cst)
 
@@ -157,11 +157,11 @@ def item(fw: FunctionWalk, base: relax.Expr, at: int, cst: tree.Expr) -> relax.T
     if isinstance(known, relax.TupleStructInfo):
         size = len(known.fields)
         if not -size <= at < size:
-            fw.walk.fail("E0408", f"the tuple has {size} items, there is no item {at}", cst)
+            fw.walk.fail("E0408", f"index {at} is out of range: the tuple has {size} items", cst)
         at %= max(size, 1)
         return relax.TupleGetItem(base, at, known.fields[at], span=fw.walk.span(cst))
     if known is not None and not isinstance(known, relax.ObjectStructInfo):
-        fw.walk.fail("E0408", "only tuples are indexed", cst, help="R.take and R.strided_slice select from a tensor")
+        fw.walk.fail("E0408", "only tuples can be indexed", cst, help="R.take and R.strided_slice select from a tensor")
     if at < 0:
         fw.walk.fail("E0408", f"item {at} of a tuple whose length is not known", cst)
     return relax.TupleGetItem(base, at, relax.ObjectStructInfo(), span=fw.walk.span(cst))
@@ -219,7 +219,7 @@ def call(fw: FunctionWalk, cst: tree.Call) -> Any:
         if name == "call_packed":
             return _call_packed(fw, cst)
         if name in _STATEMENTS:
-            fw.walk.fail("E0405", f"R.{name} is a statement of its own", cst)
+            fw.walk.fail("E0405", f"R.{name} is a statement and cannot be part of an expression", cst)
         args, kwargs = _arguments(fw, cst)
         if name == "to_vdevice":
             args, kwargs = _with_device(fw, cst, args, kwargs)
@@ -234,7 +234,7 @@ def call(fw: FunctionWalk, cst: tree.Call) -> Any:
 def _arguments(fw: FunctionWalk, cst: tree.Call, skip: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
     for argument in cst.args:
         if isinstance(argument, tree.Star):
-            fw.walk.fail("E0406", "a tuple is not unpacked in a call", argument, help="write its items one by one")
+            fw.walk.fail("E0406", "a tuple cannot be unpacked in a call", argument, help="write its items one by one")
     args = tuple(value(fw, a) for a in cst.args[skip:])
     kwargs = {k.name: value(fw, k.value) for k in cst.keywords}
     for given_value, at in zip(
@@ -307,9 +307,9 @@ def _call_value(fw: FunctionWalk, cst: tree.Call) -> Any:
     if isinstance(callee, relax.ExternFunc):
         return _call_extern(fw, cst, callee, args, kwargs)
     if kwargs:
-        fw.walk.fail("E0406", "functions take their arguments by position", cst.keywords[0])
+        fw.walk.fail("E0406", "functions take positional arguments only", cst.keywords[0])
     if not isinstance(callee, (relax.GlobalVar, relax.Var, relax.Call, relax.TupleGetItem)):
-        fw.walk.fail("E0406", "this is no function, it cannot be called", head)
+        fw.walk.fail("E0406", "this is not a function and cannot be called", head)
     op = callee if isinstance(callee, (relax.GlobalVar, relax.Var)) else fw.leaf(callee)
     positional = tuple(as_expr(fw, a, c) for a, c in zip(args, cst.args, strict=True))
     new_call = relax.Call(op, positional, span=fw.walk.span(cst))
@@ -357,7 +357,7 @@ def _call_function(fw: FunctionWalk, cst: tree.Call, name: str) -> relax.Call:
     keywords = {k.name: k.value for k in cst.keywords}
     head = cst.args[0] if cst.args else keywords.get("gvar", keywords.get("func"))
     if head is None:
-        fw.walk.fail("E0441", f"R.{name} lacks the function to call", cst)
+        fw.walk.fail("E0441", f"R.{name} needs the function to call", cst)
     callee = _callee(fw, head, name)
     args, kwargs = _arguments(fw, cst, 1)
     kwargs.pop("gvar", None)
@@ -418,7 +418,7 @@ def _call_extern(
 
 def _tuple(fw: FunctionWalk, cst: tree.Call, arguments: dict[str, tree.Expr]) -> relax.Expr:
     if cst.keywords:
-        fw.walk.fail("E0441", "R.tuple takes its items by position", cst.keywords[0])
+        fw.walk.fail("E0441", "R.tuple takes positional arguments only", cst.keywords[0])
     args, _ = _arguments(fw, cst)
     return values.tuple_expr([as_expr(fw, a, c) for a, c in zip(args, cst.args, strict=True)], fw.walk.span(cst))
 

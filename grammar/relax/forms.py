@@ -29,7 +29,7 @@ def sort_arguments(fw: FunctionWalk, cst: tree.Call, names: tuple[str, ...], req
         arguments[name] = keyword.value
     for name in names[:required]:
         if name not in arguments:
-            fw.walk.fail("E0441", f"{what} lacks its argument `{name}`", cst)
+            fw.walk.fail("E0441", f"{what} needs argument `{name}`", cst)
     return arguments
 
 

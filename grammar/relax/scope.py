@@ -129,9 +129,9 @@ class FunctionWalk:
         info = binding.value.struct_info
         where = (Label(binding.span, f"`{cst.id}` is bound here"),) if binding.span is not None else ()
         if isinstance(info, relax.PrimStructInfo):
-            help = "bind its value to a symbolic variable by R.match_cast"
+            help = "bind its value to a symbolic variable with R.match_cast"
             self.walk.fail("E0403", f"the value of `{cst.id}` is not known here", cst, help=help, related=where)
-        self.walk.fail("E0403", f"`{cst.id}` is no scalar", cst, "a scalar is needed here", related=where)
+        self.walk.fail("E0403", f"`{cst.id}` is not a scalar", cst, "a scalar is needed here", related=where)
 
     def is_graph_level(self, cst: tree.Expr) -> bool:
         """Return True if an expression is a graph-level one (on tensors, shapes, tuples), not a scalar one."""

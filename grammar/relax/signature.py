@@ -35,14 +35,14 @@ def read_signature(fw: FunctionWalk, cst: tree.Def) -> Signature:
     annotated: list[tuple[tree.Parameter, tree.Expr]] = []
     for parameter in parameters:
         if parameter.annotation is None:
-            walk.fail("E0413", f"parameter `{parameter.name}` has no type", parameter)
+            walk.fail("E0413", f"parameter `{parameter.name}` needs a type annotation", parameter)
         annotated.append((parameter, parameter.annotation))
         _introduce(fw, cst, parameter.name, parameter.annotation, scalars)
     params = []
     for parameter, annotation in annotated:
         name = parameter.name
         if parameter.default is not None:
-            walk.note("E0413", "parameters of relax functions have no defaults", parameter)
+            walk.note("E0413", "parameters of relax functions cannot have default values", parameter)
         info = relax_types.struct_info(fw, annotation)
         if name in scalars and isinstance(info, relax.PrimStructInfo):
             info = replace(info, value=scalars[name])
@@ -87,7 +87,7 @@ def _options(fw: FunctionWalk, cst: tree.Def) -> dict[str, bool]:
             if name not in ("pure", "private", "check_well_formed"):
                 fw.walk.note("E0413", f"R.function has no option `{name}`", keyword)
             elif not isinstance(item, tree.Const) or not isinstance(item.value, bool):
-                fw.walk.note("E0413", f"`{name}` is True or False", item)
+                fw.walk.note("E0413", f"`{name}` must be True or False", item)
             else:
                 options[name] = item.value
     return options

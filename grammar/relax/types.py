@@ -24,7 +24,7 @@ def struct_info(fw: FunctionWalk, cst: tree.Expr) -> relax.StructInfo:
     """Return the struct info of an annotation; reports an error if it is none."""
     info = type_of(fw, cst)
     if info is None:
-        fw.walk.fail("E0400", "this is no type", cst, help="types are R.Tensor, R.Shape, R.Prim, R.Tuple, ...")
+        fw.walk.fail("E0400", "this is not a type", cst, help="types are R.Tensor, R.Shape, R.Prim, R.Tuple, ...")
     return info
 
 
@@ -111,7 +111,7 @@ def _sort(
 def dimensions(fw: FunctionWalk, cst: tree.Expr) -> tuple[tir.Expr, ...]:
     """The dimensions that a tuple or list gives, each a number, an expression, or a string that holds one."""
     if not isinstance(cst, tree.Display):
-        fw.walk.fail("E0401", "a shape is a tuple such as (1, n)", cst)
+        fw.walk.fail("E0401", "a shape must be a tuple such as (1, n)", cst)
     return tuple(dimension(fw, item) for item in cst.items)
 
 
@@ -120,11 +120,11 @@ def dimension(fw: FunctionWalk, cst: tree.Expr) -> tir.Expr:
     if isinstance(value, int) and not isinstance(value, bool) and value < 0:
         fw.walk.fail("E0401", f"a dimension cannot be {value}", cst)
     if isinstance(value, tir.Expr) and not (isinstance(value, tir.IntImm) or str(value.dtype) == "int64"):
-        fw.walk.fail("E0401", f"dimensions are int64, this is {value.dtype}", cst)
+        fw.walk.fail("E0401", f"dimensions must be int64, but this is {value.dtype}", cst)
     try:
         return values.dim(value)
     except values.BadValue:
-        fw.walk.fail("E0401", "a dimension is an integer expression", cst)
+        fw.walk.fail("E0401", "a dimension must be an integer expression", cst)
 
 
 def introduced(fw: FunctionWalk, annotation: tree.Expr) -> list[tuple[str, tree.Str, bool]]:
@@ -158,7 +158,7 @@ def _tensor(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.S
     ndim = known.ndim if isinstance(known, relax.ShapeStructInfo) else -1
     stated = _ndim(fw, arguments["ndim"]) if "ndim" in arguments else -1
     if stated != -1 and ndim not in (-1, stated):
-        fw.walk.fail("E0401", f"the shape has {ndim} dimensions, ndim says {stated}", arguments["ndim"])
+        fw.walk.fail("E0401", f"the shape has {ndim} dimensions, but ndim={stated}", arguments["ndim"])
     device = _device(fw, arguments["vdevice"]) if "vdevice" in arguments else None
     dtype = tensor_dtype(fw, arguments["dtype"]) if "dtype" in arguments else None
     return relax.TensorStructInfo(shape, dtype, max(ndim, stated), device, span=fw.walk.span(cst))
@@ -170,7 +170,7 @@ def _shape_of(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
         shape = fw.resolve(cst)
         if isinstance(shape, relax.Expr) and isinstance(shape.struct_info, relax.ShapeStructInfo):
             return shape
-        fw.walk.fail("E0401", f"`{cst.id}` is no shape", cst, help="a shape is a tuple such as (1, n)")
+        fw.walk.fail("E0401", f"`{cst.id}` is not a shape", cst, help="a shape must be a tuple such as (1, n)")
     if isinstance(cst, tree.Call) and fw.walk.dotted(cst.function, fw.scope) == "R.shape" and len(cst.args) == 1:
         cst = cst.args[0]
     return values.shape_expr(dimensions(fw, cst), fw.walk.span(cst))
@@ -179,7 +179,7 @@ def _shape_of(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
 def _ndim(fw: FunctionWalk, cst: tree.Expr) -> int:
     value = fw.scalar(cst)
     if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= 64:
-        fw.walk.fail("E0401", "ndim is a number of dimensions, or -1", cst)
+        fw.walk.fail("E0401", "ndim must be a number of dimensions, or -1", cst)
     return value
 
 
@@ -191,7 +191,7 @@ def tensor_dtype(fw: FunctionWalk, cst: tree.Expr) -> DType | None:
     if isinstance(value, DType):
         return value
     if not isinstance(value, str):
-        fw.walk.fail("E0401", 'a dtype is a string such as "float32"', cst)
+        fw.walk.fail("E0401", 'a dtype must be a string such as "float32"', cst)
     if value in ("", "void"):
         return None
     try:
@@ -204,7 +204,7 @@ def _device(fw: FunctionWalk, cst: tree.Expr) -> str:
     """A device as kind:index:scope; `cuda` is `cuda:0:global`, unless the module declares its devices."""
     value = fw.scalar(cst)
     if not isinstance(value, str) or not value or len(value.split(":")) > 3:
-        fw.walk.fail("E0401", 'a device is a string such as "cuda:0"', cst)
+        fw.walk.fail("E0401", 'a device must be a string such as "cuda:0"', cst)
     return resolve_device(fw.walk, value, cst)
 
 
@@ -215,7 +215,7 @@ def _shape(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.St
         return relax.ShapeStructInfo(None, ndim, span=fw.walk.span(cst))
     dims = dimensions(fw, arguments["values"])
     if ndim not in (-1, len(dims)):
-        fw.walk.fail("E0401", f"the shape has {len(dims)} dimensions, ndim says {ndim}", arguments["ndim"])
+        fw.walk.fail("E0401", f"the shape has {len(dims)} dimensions, but ndim={ndim}", arguments["ndim"])
     return relax.ShapeStructInfo(dims, len(dims), span=fw.walk.span(cst))
 
 
@@ -237,7 +237,7 @@ def _prim(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.Str
         return relax.PrimStructInfo(value.dtype, value, span=fw.walk.span(cst))
     dtype = tensor_dtype(fw, arguments["dtype"])
     if dtype is None or (value is not None and value.dtype is not dtype):
-        fw.walk.fail("E0401", "the dtype is not that of the value", cst)
+        fw.walk.fail("E0401", "the dtype differs from that of the value", cst)
     return relax.PrimStructInfo(dtype, value, span=fw.walk.span(cst))
 
 
@@ -255,7 +255,7 @@ def _callable(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax
         fw.walk.fail(
             "E0401", "derive_func is not supported", arguments["derive_func"], help="state the type of the result"
         )
-    with fw.scope.frame(", and lives in that type only"):
+    with fw.scope.frame(", and is visible in that type only"):
         for name, place, _ in introduced(fw, arguments["params"]) if "params" in arguments else ():
             if fw.scope.find(name) is None:
                 fw.define(tree.Name(place.start, place.end, name), tir.Var(name, INT64))
@@ -267,7 +267,7 @@ def _callable(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax
     if "purity" in arguments:
         pure = fw.scalar(arguments["purity"])
         if not isinstance(pure, bool):
-            fw.walk.fail("E0401", "purity is True or False", arguments["purity"])
+            fw.walk.fail("E0401", "purity must be True or False", arguments["purity"])
     return relax.FuncStructInfo(params, ret, pure, span=fw.walk.span(cst))
 
 

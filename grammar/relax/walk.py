@@ -164,7 +164,7 @@ class _Walker:
         for statement in body:
             if self.fw.ended is not None:
                 related = (Label(self.fw.ended, "the function returns here"),)
-                self.walk.note("E0414", "nothing can follow `return`", statement, related=related)
+                self.walk.note("E0414", "no statement may follow `return`", statement, related=related)
                 return
             try:
                 self.statement(statement)
@@ -179,7 +179,7 @@ class _Walker:
         elif not isinstance(cst, (tree.Pass, tree.Import)):
             help = "R.assert_op checks a condition" if isinstance(cst, tree.Assert) else None
             name = _NOUNS.get(type(cst), f"`{cst.kind}`")
-            self.walk.fail("E0414", f"relax functions have no {name}", cst, help=help)
+            self.walk.fail("E0414", f"relax functions cannot contain {name}", cst, help=help)
 
     def _expression(self, statement: tree.Expression) -> None:
         """A statement that is an expression: attributes, outputs, calls for their effect."""
@@ -193,7 +193,8 @@ class _Walker:
             self.attrs.update(function_attributes(fw, cst))
             return
         if path == "R.output":
-            self.walk.fail("E0415", "R.output ends a dataflow block", cst, "no dataflow block is open here")
+            message = "R.output is allowed only at the end of a dataflow block"
+            self.walk.fail("E0415", message, cst, "no dataflow block is open here")
         expr = relax_expr.expression(fw, cst)
         empty = isinstance(expr, relax.Tuple) and not expr.fields  # TVM binds nothing to what is of no type
         if not isinstance(expr, relax.Call) and not empty:
@@ -205,7 +206,7 @@ class _Walker:
         if fw.out.in_dataflow or fw.inside:
             where = "a dataflow block" if fw.out.in_dataflow else "a branch"
             help = "bind the value in both branches, and return it after them" if fw.inside else "return after it"
-            self.walk.fail("E0414", f"`return` cannot stand in {where}", cst, help=help)
+            self.walk.fail("E0414", f"`return` is not allowed in {where}", cst, help=help)
         fw.ended = self.walk.span(cst)
         value = tree.unless_none(cst.value)
         if value is None:
@@ -251,11 +252,11 @@ class _Walker:
             known = known.struct_info.value
         if isinstance(known, tir.Var) and known.name == name.id:
             if known.dtype is not dtype:
-                self.walk.fail("E0416", f"`{name.id}` is {known.dtype} already, it cannot be {dtype}", name)
+                self.walk.fail("E0416", f"`{name.id}` is already {known.dtype} and cannot be {dtype}", name)
             return
         if binding is not None and binding.value is not MODULE:
             where = (Label(binding.span, "it is bound here"),) if binding.span is not None else ()
-            self.walk.fail("E0416", f"`{name.id}` is no symbolic variable", name, related=where)
+            self.walk.fail("E0416", f"`{name.id}` is not a symbolic variable", name, related=where)
         self.fw.define(name, tir.Var(name.id, dtype, span=self.walk.span(name)))
 
     def _store(
@@ -272,10 +273,10 @@ class _Walker:
             self._unpack(target, value, cst)
             return
         if not isinstance(target, tree.Name):
-            self.walk.fail("E0414", "only names are bound in a relax function", target)
+            self.walk.fail("E0414", "only names can be bound in a relax function", target)
         if value is MODULE or isinstance(value, (str, DType, list, relax.StructInfo, Attrs)) or value is None:
             if value is None:
-                self.walk.fail("E0406", "None is no value of a relax function", cst)
+                self.walk.fail("E0406", "None is not a value of a relax function", cst)
             fw.define(target, value)  # a name of the text, for something that no variable can hold
             return
         if isinstance(value, (bool, int, float)):
@@ -310,7 +311,7 @@ class _Walker:
             self._store(name, relax_expr.item(self.fw, tuple_expr, at, name), None, cst)
 
     def _wrong_count(self, target: tree.Display, names: int, items: int) -> None:
-        self.walk.fail("E0408", f"{names} names for a tuple of {items}", target)
+        self.walk.fail("E0408", f"cannot unpack a tuple of {items} into {names} names", target)
 
     def _bind(
         self,
@@ -361,17 +362,17 @@ class _Walker:
         context, named = cst.items[0]
         bare = isinstance(context, tree.Call) and not context.args and not context.keywords
         if len(cst.items) != 1 or not bare or self._path(context) != "R.dataflow":
-            self.walk.fail("E0414", "relax functions have `with R.dataflow():` only", context)
+            self.walk.fail("E0414", "relax functions allow only `with R.dataflow():`", context)
         if named is not None:
-            self.walk.fail("E0414", "a dataflow block has no name", named)
+            self.walk.fail("E0414", "a dataflow block cannot have a name", named)
         if fw.out.in_dataflow:
-            self.walk.fail("E0415", "dataflow blocks do not nest", context)
+            self.walk.fail("E0415", "dataflow blocks cannot be nested", context)
         body, outputs = self._outputs(cst.body)
         fw.out.close()
         fw.out.in_dataflow = True
         fw.out.outputs = last_bound(body, outputs)
         try:
-            with fw.scope.frame(", and is no output of its dataflow block"):
+            with fw.scope.frame(", and is not an output of its dataflow block"):
                 self.statements(body)
                 shown = [(name, fw.scope.find(name)) for n in body for name in [b.id for b in bound_names(n)]]
                 visible = {name: binding for name, binding in shown if binding is not None}
@@ -391,7 +392,7 @@ class _Walker:
         if output is None or not isinstance(output.value, tree.Call):
             return body, ()
         if output is not last:
-            self.walk.fail("E0415", "R.output is the last statement of its block", output)
+            self.walk.fail("E0415", "R.output must be the last statement of its block", output)
         names: list[tree.Name] = []
         for name in output.value.args:
             if not isinstance(name, tree.Name):
@@ -416,7 +417,7 @@ class _Walker:
 
     def _nested(self, cst: tree.Def) -> None:
         if not is_relax(self.walk, cst):
-            self.walk.fail("E0414", "a function inside a relax function is an R.function itself", cst.place)
+            self.walk.fail("E0414", "a function inside a relax function must be an R.function itself", cst.place)
         fw = self.fw
         inner = _Walker(FunctionWalk(self.walk, fw), cst)
         place = cst.place
@@ -425,7 +426,7 @@ class _Walker:
         if recursive:
             if cst.returns is None:
                 self.walk.fail(
-                    "E0413", f"`{cst.name}` calls itself: state what it returns", place, help="-> R.Tensor(...)"
+                    "E0413", f"recursive function `{cst.name}` needs a return type", place, help="-> R.Tensor(...)"
                 )
             probe = read_signature(FunctionWalk(self.walk, fw), cst)
             var = fw.variable(cst.name, place.start, probe.info(), self.walk.span(place))

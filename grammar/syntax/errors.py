@@ -123,12 +123,12 @@ def _describe(
     if token.type == "INDENT":
         return error("E0103", "unexpected indentation", span, "the block of this line was written after its `:`")
     if failed == 0 and token.type in ("ELSE", "ELIF"):
-        return error("E0101", f"`{token.value}` belongs to no `if`", span)
+        return error("E0101", f"`{token.value}` without a matching `if`", span)
     if accepted and accepted <= {"AT", "DEF", "CLASS"}:
         return error("E0101", "expected a function", span, "a decorator stands before `def` or `class`")
     if failed == 0 and token.type in ("FOR", "WHILE", "IF", "WITH", "CLASS"):
         where = "in a schedule script" if start == "script" else "inside a function or class"
-        message = f"a class cannot stand {where}" if token.type == "CLASS" else f"`{token.value}` outside a function"
+        message = f"a class is not allowed {where}" if token.type == "CLASS" else f"`{token.value}` outside a function"
         return error("E0101", message, span)
     if token.type in ("NEWLINE", "$END", "DEDENT"):
         label = "the line ends here"

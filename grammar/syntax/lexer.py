@@ -182,7 +182,7 @@ class Lexer:
                 yield Token("DEDENT", token.start, token.start)
         if self._widths[-1][0] != tab8:
             self._note(
-                "E0103", "the indentation fits no open block", token.start - len(blank), token.start,
+                "E0103", "the indentation does not match any enclosing block", token.start - len(blank), token.start,
                 help=f"the enclosing blocks are indented by {', '.join(str(w) for w, _ in self._widths)}",
             )  # fmt: skip
             self._widths.append((tab8, tab1))
@@ -212,7 +212,7 @@ class Lexer:
             brackets.pop()
             return True
         if not brackets:
-            self._note("E0102", f"`{word}` closes nothing", token.start, token.end, "no bracket is open here")
+            self._note("E0102", f"unmatched `{word}`", token.start, token.end, "no bracket is open here")
             self.bad_lines.add(self._line)
             return False
         opener, at, _ = brackets[-1]
@@ -273,7 +273,7 @@ class Lexer:
 
     def _unterminated(self, text: str, start: int, end: int) -> Token:
         quotes = text[:3] if text[:3] in ('"""', "'''") else text[0]
-        self._note("E0105", "the string is not closed", start, start + len(quotes), f"`{quotes}` is missing at its end")
+        self._note("E0105", "unterminated string", start, start + len(quotes), f"`{quotes}` is missing at its end")
         self.bad_lines.add(self._line)
         return Token("STRING", start, end, "")
 

@@ -126,4 +126,4 @@ def _too_deep(source: Source, body: tree.Body) -> list[Diagnostic]:
     at = next((part for part in deep if isinstance(part, tree.Node)), None)
     span = Span(source, at.start, at.end) if at is not None else None
     help = "give parts of it a name, or write a loop"
-    return [error("E0107", f"this nests more than {MAX_DEPTH} deep", span, help=help)]
+    return [error("E0107", f"this expression is nested more than {MAX_DEPTH} levels deep", span, help=help)]

@@ -203,7 +203,7 @@ class Builder:
                 keywords.append(item)
             else:
                 if keywords:
-                    self._problem(item, "an argument by position stands after one by name")
+                    self._problem(item, "positional argument after a keyword argument")
                 args.append(item)
         if len(keywords) > 1:
             self._check_unique(keywords, "argument")

@@ -30,7 +30,7 @@ class Signature:
         args = call.args[skip:]
         star = next((a for a in args if isinstance(a, tree.Star)), None)
         if star is not None:
-            walk.fail("E0304", f"`{self.name}` takes no starred arguments", star)
+            walk.fail("E0304", f"`{self.name}` does not accept starred arguments", star)
         if len(args) > len(self.positional) and not self.rest:
             count = f"{len(self.positional)} argument{'s' * (len(self.positional) != 1)} by position"
             walk.fail("E0304", f"`{self.name}` takes {count}, not {len(args)}", args[len(self.positional)], "too many")

@@ -23,7 +23,7 @@ def attributes(ev: Operators, cst: tree.Expr, what: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
-        ev.walk.fail("E0302", f"{what} are a dict with strings as keys", cst)
+        ev.walk.fail("E0302", f"{what} must be a dict with strings as keys", cst)
     return {k: attribute(ev, v, cst) for k, v in value.items()}
 
 
@@ -48,7 +48,7 @@ def attribute(ev: Operators, value: Any, cst: tree.Expr) -> Any:
         return tuple(attribute(ev, v, cst) for v in value)
     if isinstance(value, dict):
         if not all(isinstance(k, str) for k in value):
-            ev.walk.fail("E0302", "the keys of an attribute are strings", cst)
+            ev.walk.fail("E0302", "the keys of an attribute must be strings", cst)
         return Attrs({k: attribute(ev, v, cst) for k, v in value.items()})
     if isinstance(value, Scalar):
         return ev.as_expr(value, cst)
@@ -82,7 +82,7 @@ def assert_message(ev: Operators, cst: tree.Expr) -> tuple[str, tuple[str, ...]]
     kind = "RuntimeError"
     if isinstance(value, tuple):
         if len(value) != 2 or not isinstance(value[0], str):
-            ev.walk.fail("E0302", 'a message is a string, or `("ValueError", ["part", ...])`', cst)
+            ev.walk.fail("E0302", 'a message must be a string, or `("ValueError", ["part", ...])`', cst)
         kind, value = value
     parts = value if isinstance(value, (list, tuple)) else [value]
     message_parts = []
@@ -90,7 +90,7 @@ def assert_message(ev: Operators, cst: tree.Expr) -> tuple[str, tuple[str, ...]]
         if isinstance(part, tir.StringImm):
             part = part.value
         if not isinstance(part, str):
-            ev.walk.fail("E0302", 'a message is a string, or `("ValueError", ["part", ...])`', cst)
+            ev.walk.fail("E0302", 'a message must be a string, or `("ValueError", ["part", ...])`', cst)
         message_parts.append(part)
     return kind, tuple(message_parts)
 
@@ -106,7 +106,7 @@ def decorator_options(walk: Walk, cst: tree.Def) -> dict[str, Any]:
             if name not in _OPTIONS:
                 walk.note("E0304", f"a function has no option `{name}`", keyword, help=did_you_mean(name, _OPTIONS))
             elif not isinstance(value, (tree.Const, tree.Int, tree.Float)):
-                walk.note("E0302", f"`{name}` is True or False", value)
+                walk.note("E0302", f"`{name}` must be True or False", value)
             else:
                 options[name] = value.value
     return options

@@ -35,7 +35,7 @@ def walk_block(fw: FunctionWalk, call: tree.Call, body: tree.Body, cst: tree.Wit
     fw.frames.append(frame)
     loops, fw.loops = fw.loops, 0  # a block is left only at its end
     try:
-        with fw.scope.frame(f" in block `{name}`, and lives in that block only"):
+        with fw.scope.frame(f" in block `{name}`, and is visible in that block only"):
             statements = fw.body(body)
     finally:
         fw.frames.pop()
@@ -56,14 +56,14 @@ def directly_in_block(fw: FunctionWalk, what: str, cst: tree.Node) -> BlockFrame
     """The block that this statement stands directly in; fails if it stands elsewhere."""
     frame = fw.frames[-1]
     if frame is None:
-        fw.walk.fail("E0305", f"`{what}` belongs directly into a block", cst, help='`with T.block("name"):`')
+        fw.walk.fail("E0305", f"`{what}` must stand directly in a block", cst, help='`with T.block("name"):`')
     return frame
 
 
 def _once(fw: FunctionWalk, frame: BlockFrame, what: str, cst: tree.Node) -> None:
     before = frame.places.get(what)
     if before is not None:
-        fw.walk.fail("E0305", f"`{what}` is said twice in one block", cst, related=(Label(before, "first here"),))
+        fw.walk.fail("E0305", f"`{what}` appears twice in one block", cst, related=(Label(before, "first here"),))
     frame.places[what] = fw.walk.span(cst)
 
 
@@ -127,7 +127,7 @@ def axes(fw: FunctionWalk, target: tree.Expr, call: tree.Call) -> bool:
     elif kind in _KINDS:
         if isinstance(target, tree.Display):
             if len(target.items) != 1:
-                fw.walk.fail("E0302", f"{len(target.items)} names for one axis", target)
+                fw.walk.fail("E0302", f"cannot unpack one axis into {len(target.items)} names", target)
             target = target.items[0]
         _axis(fw, frame, target, _KINDS[kind], call)
     else:
@@ -141,7 +141,7 @@ def _axis(fw: FunctionWalk, frame: BlockFrame, target: tree.Expr, kind: IterKind
     dom = as_range(fw.ev, arguments["dom"])
     value = fw.ev.expr(arguments["binding"])
     if not (value.dtype.is_int or value.dtype.is_bool):
-        fw.walk.fail("E0301", f"an axis takes an integer, not {value.dtype}", arguments["binding"])
+        fw.walk.fail("E0301", f"an axis must be bound to an integer, not {value.dtype}", arguments["binding"])
     _bind(fw, frame, target, kind, dom, value)
 
 
@@ -149,7 +149,7 @@ def _bind(
     fw: FunctionWalk, frame: BlockFrame, target: tree.Expr, kind: IterKind, dom: tir.Range, value: tir.Expr
 ) -> None:
     if not isinstance(target, tree.Name):
-        fw.walk.fail("E0302", "an axis is bound to a name", target)
+        fw.walk.fail("E0302", "an axis must be bound to a name", target)
     span = fw.walk.span(target)
     var = tir.Var(target.id, dom.extent.dtype, span=span)
     fw.define(target, var)
@@ -186,10 +186,10 @@ def _targets(fw: FunctionWalk, target: tree.Expr, count: int) -> list[tree.Expr]
     if not isinstance(target, tree.Display):
         if count == 1:
             return [target]
-        fw.walk.fail("E0302", f"one name for {count} axes", target)
+        fw.walk.fail("E0302", f"cannot bind {count} axes to one name", target)
     items = target.items
     if len(items) != count:
-        fw.walk.fail("E0302", f"{len(items)} names for {count} axes", target)
+        fw.walk.fail("E0302", f"cannot unpack {count} axes into {len(items)} names", target)
     return list(items)
 
 

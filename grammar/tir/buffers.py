@@ -65,7 +65,7 @@ def _shape(ev: Operators, cst: tree.Expr) -> tuple[tir.Expr, ...]:
         shape = (_dimension(ev, cst),) if isinstance(cst, tree.Str) else ev.exprs(cst, "a shape")
     for extent in shape:
         if not extent.dtype.is_int or extent.dtype.lanes > 1:
-            ev.walk.fail("E0302", f"an extent is an integer, not {extent.dtype}", cst)
+            ev.walk.fail("E0302", f"an extent must be an integer, not {extent.dtype}", cst)
         if isinstance(extent, tir.IntImm) and extent.value < 0:
             ev.walk.fail("E0302", "an extent cannot be negative", cst)
     return shape
@@ -89,7 +89,7 @@ def _strides(ev: Operators, arguments: dict[str, tree.Expr], shape: tuple[tir.Ex
     if value is None:
         return ()
     if not isinstance(value, (tuple, list)):
-        ev.walk.fail("E0302", "strides are a list with one entry for each dimension", cst)
+        ev.walk.fail("E0302", "strides must be a list with one entry for each dimension", cst)
     dtype = shape[0].dtype if shape else INT32
     strides = [_stride(ev, v, dtype, cst) for v in value]
     if strides and len(strides) != len(shape):
@@ -136,7 +136,7 @@ def data_pointer(ev: Operators, cst: tree.Expr, name: str, dtype: DType, scope: 
         value = value.data
     pointer = ev.as_expr(value, cst)
     if not pointer.dtype.is_handle:
-        ev.walk.fail("E0301", f"`data` is a pointer such as `A.data`, not {pointer.dtype}", cst)
+        ev.walk.fail("E0301", f"`data` must be a pointer such as `A.data`, not {pointer.dtype}", cst)
     if isinstance(pointer, tir.Var):
         return pointer, pointer
     var = tir.Var(name, DType.of("handle"), tir.PointerType(dtype.element, scope), span=ev.walk.span(cst))

@@ -58,7 +58,7 @@ def call(ev: Operators, path: str, cst: tree.Call) -> Any:
     if spec is not None:
         return _intrinsic(ev, spec, cst)
     if name in STATEMENTS:
-        return ev.walk.fail("E0305", f"`{path}` is a statement, and cannot stand inside an expression or here", cst)
+        return ev.walk.fail("E0305", f"`{path}` is a statement and is not allowed here or inside an expression", cst)
     return ev.walk.fail("E0203", f"there is no `{path}`", cst.function, help=suggestion(path))
 
 
@@ -72,7 +72,7 @@ def constant(ev: Operators, path: str, cst: tree.Attribute) -> Any:
         if dtype is not None:
             return dtype
         if name in CALLS or name in STATEMENTS or intrinsics.find(name) is not None:
-            return ev.walk.fail("E0300", f"`{path}` has to be called", cst)
+            return ev.walk.fail("E0300", f"`{path}` must be called", cst)
     return ev.walk.fail("E0203", f"there is no `{path}`", cst, help=suggestion(path))
 
 
@@ -213,7 +213,7 @@ def _float_text(ev: Operators, text: str, dtype: DType, cst: tree.Expr) -> float
     except (ValueError, OverflowError):
         ev.walk.fail("E0302", f"`{text[:40]}` is not a number", cst)
     if not dtype.is_float:
-        ev.walk.fail("E0302", f"a constant of {dtype} is not written as a string", cst)
+        ev.walk.fail("E0302", f"a constant of {dtype} cannot be written as a string", cst)
     return value
 
 
@@ -276,7 +276,7 @@ def _float_imm(ev: Operators, cst: tree.Call) -> Expr:
     arguments = signature("T.FloatImm", "dtype value").bind(ev.walk, cst)
     value = ev.value(arguments["value"])
     if not is_number(value):
-        ev.walk.fail("E0302", "the value is a number", arguments["value"])
+        ev.walk.fail("E0302", "the value must be a number", arguments["value"])
     return ev.build(cst, construct.const, float(value), ev.dtype(arguments["dtype"]))  # type: ignore[no-any-return]
 
 

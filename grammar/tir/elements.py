@@ -26,7 +26,7 @@ def indices(ev: Evaluation, buffer: tir.Buffer, cst: tree.Index) -> list[Expr]:
     items = _spread(ev, cst.indices)
     if len(items) != len(buffer.shape):
         rank = _dimensions(len(buffer.shape))
-        ev.walk.fail("E0303", f"`{buffer.name}` has {rank}, and {len(items)} indices are given", cst)
+        ev.walk.fail("E0303", f"`{buffer.name}` has {rank}, but {len(items)} indices are given", cst)
     index_list: list[Expr] = []
     for at, (item, extent) in enumerate(zip(items, buffer.shape, strict=True)):
         if isinstance(item, tree.Slice):
@@ -34,7 +34,7 @@ def indices(ev: Evaluation, buffer: tir.Buffer, cst: tree.Index) -> list[Expr]:
         else:
             index = item.value if isinstance(item, _Spread) else ev.expr(item)
         if not (index.dtype.is_int or index.dtype.is_bool):
-            ev.walk.fail("E0303", f"an index is an integer, not {index.dtype}", item)
+            ev.walk.fail("E0303", f"an index must be an integer, not {index.dtype}", item)
         if index.dtype.lanes > 1 and at + 1 < len(items):
             ev.walk.fail("E0303", "only the last index may be a vector", item)
         index_list.append(index)
@@ -63,7 +63,7 @@ def _ramp(ev: Evaluation, cst: tree.Slice, extent: Expr) -> Expr:
     lanes = ev.simplify(ev.build(cst, _lanes, low, high, step))
     count = tir.const_int(lanes)
     if count is None or not 1 <= count <= 1024:
-        ev.walk.fail("E0303", "the length of a slice has to be a constant, 1 to 1024", cst)
+        ev.walk.fail("E0303", "the length of a slice must be a constant from 1 to 1024", cst)
     return low if count == 1 else ev.build(cst, calls.ramp, low, step, count)
 
 
@@ -82,7 +82,7 @@ def region(ev: Evaluation, cst: tree.Expr) -> tir.BufferRegion:
     if isinstance(base, Scalar):
         base = base.buffer
     if not isinstance(base, tir.Buffer):
-        ev.walk.fail("E0302", "a region is a buffer, or a part of one such as `A[0:4, i]`", cst)
+        ev.walk.fail("E0302", "a region must be a buffer, or a part of one such as `A[0:4, i]`", cst)
     items = cst.indices if isinstance(cst, tree.Index) else ()
     if len(items) > len(base.shape):
         ev.walk.fail("E0303", f"`{base.name}` has {_dimensions(len(base.shape))}, not {len(items)}", cst)
@@ -97,7 +97,7 @@ def _range(ev: Evaluation, item: tree.Expr, extent: Expr) -> tir.Range:
     span = ev.walk.span(item)
     if isinstance(item, tree.Slice):
         if item.step is not None and ev.value(item.step) != 1:
-            ev.walk.fail("E0303", "a region has no steps", item)
+            ev.walk.fail("E0303", "a region cannot have a step", item)
         low, high = bounds(ev, item, extent)
         return tir.Range(low, ev.extent(low, high, item), span=span)
     index = ev.expr(item)

@@ -75,7 +75,7 @@ class Evaluation:
             value = value.value
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        return self.walk.fail("E0302", f"{what} is a constant integer", cst)
+        return self.walk.fail("E0302", f"{what} must be a constant integer", cst)
 
     def string(self, cst: tree.Expr, what: str) -> str:
         """A string."""
@@ -84,7 +84,7 @@ class Evaluation:
             value = value.value
         if isinstance(value, str):
             return value
-        return self.walk.fail("E0302", f"{what} is a string", cst)
+        return self.walk.fail("E0302", f"{what} must be a string", cst)
 
     def dtype(self, cst: tree.Expr) -> DType:
         """A dtype: `"float32"`, `T.float32`, or `T.handle().ty`."""
@@ -93,7 +93,7 @@ class Evaluation:
             return value
         if isinstance(value, str):
             return self.dtype_of(value or "void", cst)
-        return self.walk.fail("E0302", 'a dtype is a string such as `"float32"`', cst)
+        return self.walk.fail("E0302", 'a dtype must be a string such as `"float32"`', cst)
 
     def dtype_of(self, name: str, cst: tree.Expr) -> DType:
         """The dtype of that name; fails at `cst` if there is none."""
@@ -110,7 +110,7 @@ class Evaluation:
         if isinstance(value, (tuple, list)):
             return tuple(self.as_expr(v, cst) for v in value)
         if value is None:
-            self.walk.fail("E0302", f"{what} is a list of expressions", cst)
+            self.walk.fail("E0302", f"{what} must be a list of expressions", cst)
         return (self.as_expr(value, cst),)
 
     def truth(self, value: Any, cst: tree.Node) -> Expr:

@@ -34,7 +34,7 @@ def _extern(name: str) -> Handler:
         function = argument(ev, args[0])
         if not isinstance(function, tir.StringImm):
             ev.walk.fail(
-                "E0302", "the name of the function is a string", args[0], help='`T.call_extern("int32", "f", x)`'
+                "E0302", "the name of the function must be a string", args[0], help='`T.call_extern("int32", "f", x)`'
             )
         return made_call(ev, cst, name, dtype, (function, *(argument(ev, a) for a in args[1:])))
 
@@ -64,7 +64,7 @@ def _packed(name: str) -> Handler:
             ev.walk.fail("E0304", f"`T.{name}` needs the name of a function", cst)
         args = tuple(packed_argument(ev, a) for a in cst.args)
         if not isinstance(args[0], tir.StringImm):
-            ev.walk.fail("E0302", "the name of the function is a string", cst.args[0])
+            ev.walk.fail("E0302", "the name of the function must be a string", cst.args[0])
         return made_call(ev, cst, name, INT32, args)
 
     return handler

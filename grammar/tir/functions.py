@@ -88,9 +88,9 @@ def _let(ev: Operators, cst: tree.Call) -> Expr:
             ev.walk.fail("E0302", "`T.Let` binds one variable: `T.Let(x + 1, where={x: value})`", cst)
         var, value, body = ev.value(where.entries[0][0]), ev.expr(where.entries[0][1]), arguments["expr"]
     if not isinstance(var, tir.Var):
-        ev.walk.fail("E0302", "what `T.Let` binds is a variable, such as `x = T.float32()`", cst)
+        ev.walk.fail("E0302", "`T.Let` must bind a variable, such as `x = T.float32()`", cst)
     if var.dtype is not value.dtype:
-        ev.walk.fail("E0301", f"`{var.name}` is {var.dtype}, its value is {value.dtype}", cst)
+        ev.walk.fail("E0301", f"`{var.name}` is {var.dtype}, but its value is {value.dtype}", cst)
     body_expr = ev.expr(body)
     return tir.Let(body_expr.dtype, var, value, body_expr, span=ev.walk.span(cst))
 
@@ -152,7 +152,7 @@ def _broadcast(ev: Operators, cst: tree.Call) -> Expr:
 def _lane_count(ev: Operators, cst: tree.Expr) -> int:
     count = ev.integer(cst, "the number of lanes")
     if not 2 <= count <= 1024:
-        ev.walk.fail("E0302", "a vector has 2 to 1024 lanes", cst)
+        ev.walk.fail("E0302", "a vector must have 2 to 1024 lanes", cst)
     return count
 
 
@@ -166,7 +166,7 @@ def _buffer_load(ev: Operators, cst: tree.Call) -> Expr:
     arguments = signature("T.BufferLoad", "buffer indices", "predicate span").bind(ev.walk, cst)
     buffer = ev.value(arguments["buffer"])
     if not isinstance(buffer, tir.Buffer):
-        ev.walk.fail("E0302", "`buffer` is a buffer", arguments["buffer"])
+        ev.walk.fail("E0302", "`buffer` must be a buffer", arguments["buffer"])
     items = tree.listed(arguments["indices"])
     return ev.load(buffer, tree.Index(cst.start, cst.end, arguments["buffer"], items))
 

@@ -36,7 +36,7 @@ def walk_for(fw: FunctionWalk, cst: tree.For) -> None:
     loops = _loops_of_header(fw, cst.iterable)
     names = _names(fw, target, len(loops))
     nest: list[tuple[tir.Var, Loop]] = []
-    with fw.scope.frame(" in a loop, and lives in that loop only"):
+    with fw.scope.frame(" in a loop, and is visible in that loop only"):
         for (name, at), loop in zip(names, loops, strict=True):
             var = tir.Var(name, loop.extent.dtype, span=fw.walk.span(at))
             fw.ranges[var] = tir.Range(loop.low, loop.extent, span=loop.extent.span)
@@ -47,7 +47,7 @@ def walk_for(fw: FunctionWalk, cst: tree.For) -> None:
             for (name, at), (var, _) in zip(names, nest, strict=True):
                 fw.scope.define(name, var, fw.walk.span(at))
         fw.loops += 1
-        inner = fw.inner(cst.body, " in a loop, and lives in that loop only", cst)
+        inner = fw.inner(cst.body, " in a loop, and is visible in that loop only", cst)
         fw.loops -= 1
     span = fw.walk.span(cst)
     for var, loop in reversed(nest):
@@ -64,15 +64,15 @@ def _names(fw: FunctionWalk, target: tree.Expr, count: int) -> list[tuple[str, t
             return [(target.id, target)]
         return [(f"{target.id}_{i}", target) for i in range(count)]
     if not isinstance(target, tree.Display):
-        fw.walk.fail("E0302", "a loop variable is a name", target)
+        fw.walk.fail("E0302", "a loop variable must be a name", target)
     names: list[tree.Name] = []
     for item in target.items:
         if not isinstance(item, tree.Name):
-            fw.walk.fail("E0302", "a loop variable is a name", item)
+            fw.walk.fail("E0302", "a loop variable must be a name", item)
         names.append(item)
     if len(names) != count:
         loops = "loop" if count == 1 else "loops"
-        fw.walk.fail("E0302", f"{len(names)} names for {count} {loops}", target)
+        fw.walk.fail("E0302", f"cannot unpack {count} {loops} into {len(names)} names", target)
     seen: set[str] = set()
     for name in names:
         if name.id in seen and name.id != "_":
@@ -94,7 +94,7 @@ def _loops_of_header(fw: FunctionWalk, cst: tree.Expr) -> list[Loop]:
         known = [f"T.{name}" for name in LOOPS]
         help = did_you_mean(path, known) if path is not None else None
         listed = ", ".join(f"`{n}`" for n in ("range", *known))
-        fw.walk.fail("E0302", "this is no loop", cst, help=help or f"a loop is one of {listed}")
+        fw.walk.fail("E0302", "this cannot be looped over", cst, help=help or f"loop over one of {listed}")
     return make(fw.ev, cst)
 
 
@@ -119,7 +119,7 @@ def _grid(ev: Operators, cst: tree.Call) -> list[Loop]:
     for item in cst.args:
         if isinstance(item, tree.Tuple):
             if len(item.items) != 2:
-                ev.walk.fail("E0302", "an axis of a grid is an extent, or a pair (start, extent)", item)
+                ev.walk.fail("E0302", "an axis of a grid must be an extent, or a pair (start, extent)", item)
             start, extent = ev.operand(item.items[0]), ev.operand(item.items[1])
             low, high = (loop.extent for loop in (_bounds(ev, 0, v, item, dtype) for v in (start, extent)))
             low, high = ev.build(item, construct.match_types, low, high)
@@ -138,7 +138,7 @@ def _bounds(ev: Operators, start: Any, stop: Any, cst: tree.Expr, dtype: DType |
     low, high = ev.build(cst, construct.match_types, start, stop)
     for end in (low, high):
         if not end.dtype.is_int or end.dtype.lanes > 1:
-            ev.walk.fail("E0301", f"the bounds of a loop are integers, not {end.dtype}", cst)
+            ev.walk.fail("E0301", f"the bounds of a loop must be integers, not {end.dtype}", cst)
     return Loop(low, ev.extent(low, high, cst))
 
 
@@ -179,7 +179,7 @@ def _unroll(ev: Operators, cst: tree.Expr) -> dict[str, Any]:
         return {"pragma_unroll" if value else "disable_unroll": True}
     if isinstance(value, int) and value > 0:
         return {"pragma_unroll": value}
-    return ev.walk.fail("E0302", "`unroll` is True, False or a positive number", cst)
+    return ev.walk.fail("E0302", "`unroll` must be True, False or a positive number", cst)
 
 
 def _step(ev: Operators, cst: tree.Expr, loop: Loop) -> tir.Expr | None:

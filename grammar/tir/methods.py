@@ -27,7 +27,7 @@ def attribute(ev: Operators, base: Any, name: str, cst: tree.Expr) -> Any:
         return getattr(base, name)
     methods = _methods(base)
     if name in methods:
-        return ev.walk.fail("E0300", f"`{name}` has to be called", cst)
+        return ev.walk.fail("E0300", f"`{name}` must be called", cst)
     known = [*methods, *(_BUFFER if isinstance(base, tir.Buffer) else ("dtype",))]
     return ev.walk.fail("E0203", f"{describe(base)} has no `{name}`", cst, help=did_you_mean(name, known))
 
@@ -70,10 +70,10 @@ def _access_ptr(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
     if isinstance(mask, str) and mask and set(mask) <= {"r", "w"}:
         mask = ("r" in mask) + 2 * ("w" in mask)
     if not isinstance(mask, int) or not 0 < mask < 4:
-        ev.walk.fail("E0302", 'the access is "r", "w" or "rw"', arguments["access_mask"])
+        ev.walk.fail("E0302", 'the access must be "r", "w" or "rw"', arguments["access_mask"])
     lanes = ev.integer(arguments["content_lanes"], "the number of lanes") if "content_lanes" in arguments else 1
     if not 1 <= lanes <= 1024:
-        ev.walk.fail("E0302", "a vector has 1 to 1024 lanes", arguments["content_lanes"])
+        ev.walk.fail("E0302", "a vector must have 1 to 1024 lanes", arguments["content_lanes"])
     offset = ev.operand(arguments["offset"]) if "offset" in arguments else 0
     extent = ev.operand(arguments["extent"]) if "extent" in arguments else None
     return ev.build(cst, calls.access_ptr, buffer, mask, lanes, offset, extent)

@@ -57,7 +57,7 @@ class Operators(Evaluation):
         return self.walk.unknown_name(cst, cst.id, self.scope)
 
     def _slice(self, cst: tree.Slice) -> Any:
-        return self.walk.fail("E0302", "a range `a:b` is no value; it stands in the indices of a buffer", cst)
+        return self.walk.fail("E0302", "a slice `a:b` is allowed only in the indices of a buffer", cst)
 
     def _tuple(self, cst: tree.Tuple) -> Any:
         return tuple(self._items(cst))
@@ -82,15 +82,15 @@ class Operators(Evaluation):
         for key, value in cst.entries:
             name = self.value(key)
             if not isinstance(name, (str, int, tir.Var)):
-                self.walk.fail("E0302", "keys are strings", key)
+                self.walk.fail("E0302", "keys must be strings", key)
             entries[name] = self.value(value)
         return entries
 
     def _lambda(self, cst: tree.Lambda) -> Any:
-        return self.walk.fail("E0300", "a lambda cannot stand here", cst)
+        return self.walk.fail("E0300", "a lambda is not allowed here", cst)
 
     def _star(self, cst: tree.Star) -> Any:
-        return self.walk.fail("E0300", "a starred expression cannot stand here", cst)
+        return self.walk.fail("E0300", "a starred expression is not allowed here", cst)
 
     # ------------------------------------------------------------ operators
 
@@ -106,7 +106,7 @@ class Operators(Evaluation):
         b = right if is_number(right) else self.as_expr(right, cst.right)
         if op == "/" and not (_is_float(a) or _is_float(b)):
             help = "`//` rounds down, `T.truncdiv` toward zero"
-            self.walk.fail("E0301", "`/` does not say how integers are rounded", cst, help=help)
+            self.walk.fail("E0301", "`/` of integers is ambiguous: it does not say how to round", cst, help=help)
         return self.build(cst, known[1], a, b)
 
     def _python(self, cst: tree.Expr, op: str, left: Any, right: Any) -> Any:
@@ -123,7 +123,7 @@ class Operators(Evaluation):
         except (ArithmeticError, TypeError, ValueError) as bad:
             return self.walk.fail("E0301", str(bad), cst)
         if isinstance(result, complex) or (isinstance(result, int) and result.bit_length() > _PYTHON_BITS):
-            return self.walk.fail("E0301", "the result is no number of any dtype", cst)
+            return self.walk.fail("E0301", "the result does not fit any dtype", cst)
         return result
 
     def _compare(self, cst: tree.Compare) -> Any:

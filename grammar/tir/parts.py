@@ -27,10 +27,10 @@ def _comm_reducer(ev: Operators, cst: tree.Call) -> tir.CommReducer:
     arguments = signature("T.comm_reducer", "combiner identity").bind(ev.walk, cst)
     combiner, identity = arguments["combiner"], ev.exprs(arguments["identity"], "`identity`")
     if not isinstance(combiner, tree.Lambda):
-        ev.walk.fail("E0302", "the combiner is a lambda: `lambda x, y: x + y`", combiner)
+        ev.walk.fail("E0302", "the combiner must be a lambda: `lambda x, y: x + y`", combiner)
     names, count = combiner.parameters, len(identity)
     if len(names) != 2 * count:
-        ev.walk.fail("E0302", f"the lambda takes {2 * count} names, two for each identity element", combiner)
+        ev.walk.fail("E0302", f"the lambda must take {2 * count} names, two for each identity element", combiner)
     span = ev.walk.span(combiner)
     params = [tir.Var(n, identity[i % count].dtype, span=span) for i, n in enumerate(names)]
     with ev.scope.frame(" in a lambda"):
@@ -39,7 +39,7 @@ def _comm_reducer(ev: Operators, cst: tree.Call) -> tir.CommReducer:
         result = ev.exprs(combiner.body, "the result")
     if len(result) != count:
         ev.walk.fail(
-            "E0302", f"the lambda gives {len(result)} values, and there are {count} identity elements", combiner
+            "E0302", f"the lambda returns {len(result)} values, but there are {count} identity elements", combiner
         )
     return tir.CommReducer(tuple(params[:count]), tuple(params[count:]), result, identity, span=ev.walk.span(cst))
 
@@ -59,7 +59,7 @@ def _iter_var(ev: Operators, cst: tree.Call) -> tir.IterVar:
     dom = as_range(ev, arguments["dom"])
     var = tir.Var(value, dom.extent.dtype, span=ev.walk.span(cst)) if isinstance(value, str) else value
     if not isinstance(var, tir.Var):
-        ev.walk.fail("E0302", "`var` is a variable or its name", arguments["var"])
+        ev.walk.fail("E0302", "`var` must be a variable or its name", arguments["var"])
     return tir.IterVar(var, dom, kind, ev.string(arguments["thread_tag"], "the thread tag"), span=ev.walk.span(cst))
 
 
@@ -68,14 +68,14 @@ def as_range(ev: Operators, cst: tree.Expr) -> tir.Range:
     span = ev.walk.span(cst)
     if isinstance(cst, tree.Display):
         if len(cst.items) != 2:
-            ev.walk.fail("E0302", "a domain is an extent or a pair (begin, end)", cst)
+            ev.walk.fail("E0302", "a domain must be an extent or a pair (begin, end)", cst)
         return _range_of(ev, cst.items[0], cst.items[1], cst)
     value = ev.value(cst)
     if isinstance(value, tir.Range):
         return value
     extent = ev.as_expr(value, cst)
     if not extent.dtype.is_int:
-        ev.walk.fail("E0301", f"an extent is an integer, not {extent.dtype}", cst)
+        ev.walk.fail("E0301", f"an extent must be an integer, not {extent.dtype}", cst)
     return tir.Range(tir.IntImm(extent.dtype, 0, span=span), extent, span=span)
 
 
@@ -83,7 +83,7 @@ def _range_of(ev: Operators, begin: tree.Expr, end: tree.Expr, cst: tree.Expr) -
     low, high = pair(ev, begin, end)
     low, high = ev.build(cst, construct.match_types, low, high)
     if not low.dtype.is_int:
-        ev.walk.fail("E0301", f"a range is over integers, not {low.dtype}", cst)
+        ev.walk.fail("E0301", f"the bounds of a range must be integers, not {low.dtype}", cst)
     return tir.Range(low, ev.extent(low, high, cst), span=ev.walk.span(cst))
 
 
@@ -102,9 +102,9 @@ def _target(ev: Operators, cst: tree.Call) -> Expr:
         try:
             value = json.dumps(value)
         except TypeError:
-            ev.walk.fail("E0302", "a target has strings, numbers and lists", cst)
+            ev.walk.fail("E0302", "a target may contain only strings, numbers and lists", cst)
     if not isinstance(value, str):
-        ev.walk.fail("E0302", "a target is a string or a dict", cst)
+        ev.walk.fail("E0302", "a target must be a string or a dict", cst)
     return made_call(ev, cst, "target", HANDLE, (tir.StringImm(value, span=ev.walk.span(cst)),))
 
 
@@ -121,7 +121,7 @@ def _index_map(ev: Operators, cst: tree.Call) -> tir.IndexMap:
 def index_map_of(ev: Operators, cst: tree.Expr, dtype: DType = INT64) -> tir.IndexMap:
     """The map that a lambda over indices means: `lambda i, j: (j, i)`."""
     if not isinstance(cst, tree.Lambda):
-        ev.walk.fail("E0302", "the map is a lambda: `lambda i, j: (j, i)`", cst)
+        ev.walk.fail("E0302", "the map must be a lambda: `lambda i, j: (j, i)`", cst)
     span = ev.walk.span(cst)
     indices = tuple(tir.Var(n, dtype, span=span) for n in cst.parameters)
     with ev.scope.frame(" in a lambda"):

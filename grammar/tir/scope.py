@@ -132,7 +132,7 @@ class FunctionWalk:
         known = self.scope.find_here(name)
         if known is not None and known.value is not UNKNOWN and known.value is not value:
             self.walk.fail(
-                "E0205", f"`{name}` is bound already", target,
+                "E0205", f"`{name}` is already bound", target,
                 related=(Label(known.span, "it is bound here"),) if known.span is not None else (),
                 help=f'values do not change; use another name, or a buffer: `{name} = T.alloc_buffer((1,), "int32")`',
             )  # fmt: skip

@@ -119,7 +119,7 @@ def launch(
     thread = fw.ev.value(arguments["thread"])
     extent = fw.ev.expr(arguments["extent"])
     if not extent.dtype.is_int:
-        fw.walk.fail("E0301", f"an extent is an integer, not {extent.dtype}", arguments["extent"])
+        fw.walk.fail("E0301", f"an extent must be an integer, not {extent.dtype}", arguments["extent"])
     span = fw.walk.span(at or call)
     if isinstance(thread, tir.IterVar):
         tag, var = thread.thread_tag, thread.var
@@ -128,7 +128,7 @@ def launch(
     elif isinstance(thread, str):
         tag, var = thread, tir.Var(name, extent.dtype, span=span)
     else:
-        fw.walk.fail("E0302", 'a thread is its name, such as `"threadIdx.x"`', arguments["thread"])
+        fw.walk.fail("E0302", 'a thread must be given by its name, such as `"threadIdx.x"`', arguments["thread"])
     dom = tir.Range(tir.IntImm(extent.dtype, 0, span=span), extent, span=span)
     axis = tir.IterVar(var, dom, IterKind.THREAD, tag, span=span)
     return _attr_maker(fw, axis, "thread_extent", extent, call), var
@@ -146,7 +146,7 @@ def _buffer_store(fw: FunctionWalk, call: tree.Call) -> None:
     arguments = signature("T.buffer_store", "buffer value indices", "predicate").bind(fw.walk, call)
     buffer = fw.ev.value(arguments["buffer"])
     if not isinstance(buffer, tir.Buffer):
-        fw.walk.fail("E0302", "`buffer` is a buffer", arguments["buffer"])
+        fw.walk.fail("E0302", "`buffer` must be a buffer", arguments["buffer"])
     at = tree.Index(call.start, call.end, arguments["buffer"], tree.listed(arguments["indices"]))
     indices = fw.ev.indices(buffer, at)
     fw.store(buffer, fw.ev.operand(arguments["value"]), tuple(indices), call)
@@ -173,14 +173,14 @@ def bind_line(fw: FunctionWalk, call: tree.Call) -> None:
         fw.walk.fail("E0305", "the value needs a name", call, help="`x: T.int32 = value`")
     var = fw.ev.value(arguments["var"])
     if not isinstance(var, tir.Var):
-        fw.walk.fail("E0302", "`var` is a variable", arguments["var"])
+        fw.walk.fail("E0302", "`var` must be a variable", arguments["var"])
     bind_var(fw, var, fw.ev.expr(arguments["value"]), call)
 
 
 def bind_var(fw: FunctionWalk, var: tir.Var, value: tir.Expr, cst: tree.Expr) -> None:
     if var.dtype is not value.dtype:
         if var.dtype.is_handle or value.dtype.is_handle:
-            fw.walk.fail("E0301", f"`{var.name}` is {var.dtype}, its value is {value.dtype}", cst)
+            fw.walk.fail("E0301", f"`{var.name}` is {var.dtype}, but its value is {value.dtype}", cst)
         value = fw.ev.build(cst, construct.cast, var.dtype, value)
     fw.out.add(tir.Bind(var, value, span=fw.walk.span(cst)))
 

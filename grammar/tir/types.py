@@ -40,13 +40,13 @@ class Signature:
             name, annotation = parameter.name, parameter.annotation
             try:
                 if parameter.default is not None:
-                    walk.fail("E0306", "a PrimFunc has no default arguments", parameter.default)
+                    walk.fail("E0306", "parameters of a PrimFunc cannot have default values", parameter.default)
                 if name in scalars:
                     self.params.append(scalars[name])
                     self.buffers.append(None)
                 elif annotation is None:
                     help = f'`{name}: T.Buffer((4,), "float32")`'
-                    walk.fail("E0306", f"parameter `{name}` has no type", parameter, help=help)
+                    walk.fail("E0306", f"parameter `{name}` needs a type annotation", parameter, help=help)
                 else:
                     self._parameter(name, parameter, annotation)
             except Skip:
@@ -130,7 +130,7 @@ def _pointer_annotation(ev: Operators, annotation: tree.Expr) -> tir.PointerType
         return value.pointer if isinstance(value, tir.Var) else None
     if path is not None and path.startswith("T.") and not isinstance(annotation, tree.Call):
         ev.value(annotation)  # says what is wrong with an unknown name
-    help = "a parameter is `T.Buffer(shape, dtype)`, `T.handle`, or a scalar such as `T.int32`"
+    help = "a parameter must be `T.Buffer(shape, dtype)`, `T.handle`, or a scalar such as `T.int32`"
     return ev.walk.fail("E0306", "this is not the type of a parameter", annotation, help=help)
 
 
@@ -145,7 +145,7 @@ def result_annotation(ev: Operators, annotation: tree.Expr | None) -> DType | No
         if isinstance(value, DType) and value.is_void:
             return None
         if not isinstance(value, DType):
-            ev.walk.fail("E0306", "a PrimFunc returns a scalar, or None", annotation)
+            ev.walk.fail("E0306", "a PrimFunc can return only a scalar, or None", annotation)
         dtype = value
     return dtype
 

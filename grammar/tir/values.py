@@ -70,7 +70,7 @@ class Evaluator(Operators):
     def call_function(self, callee: relax.GlobalVar, cst: tree.Call) -> tir.Expr:
         """A call of another PrimFunc of the module; buffers are passed by their pointers."""
         if cst.keywords:
-            self.walk.fail("E0304", "functions of the module take arguments by position", cst.keywords[0])
+            self.walk.fail("E0304", "functions of the module take positional arguments only", cst.keywords[0])
         args = tuple(argument(self, a) for a in cst.args)
         dtype = self.walk.return_dtypes.get(callee.name, VOID)
         return mark(tir.Call(dtype, callee, args), self.walk.span(cst))  # type: ignore[no-any-return]

@@ -143,7 +143,7 @@ class _Walker(FunctionWalk):
             return
         values = self.ev.value(value)
         if not isinstance(values, (tuple, list)):
-            self.walk.fail("E0302", f"{describe(values)} cannot be taken apart", value)
+            self.walk.fail("E0302", f"{describe(values)} cannot be unpacked", value)
         self.unpack(target, list(values))
 
     def unpack(self, target: tree.Display, values: list[Any]) -> None:
@@ -159,12 +159,12 @@ class _Walker(FunctionWalk):
             self._bind_value(one.value if isinstance(one, tree.Star) else one, value)
 
     def _count_mismatch(self, target: tree.Display, count: int) -> None:
-        self.walk.fail("E0302", f"{len(target.items)} names for {count} values", target)
+        self.walk.fail("E0302", f"cannot unpack {count} values into {len(target.items)} names", target)
 
     def _bind_value(self, target: tree.Expr, value: Any) -> None:
         if isinstance(target, tree.Display):
             if not isinstance(value, (tuple, list)):
-                self.walk.fail("E0302", f"{describe(value)} cannot be taken apart", target)
+                self.walk.fail("E0302", f"{describe(value)} cannot be unpacked", target)
             self.unpack(target, list(value))
         elif isinstance(target, tree.Name):
             self.define(target, value)
@@ -238,7 +238,7 @@ class _Walker(FunctionWalk):
         expr = self.ev.as_expr(evaluated, value)
         if dtype is not None and dtype is not expr.dtype:
             if dtype.is_handle or expr.dtype.is_handle or let:
-                self.walk.fail("E0301", f"`{target.id}` is {dtype}, its value is {expr.dtype}", value)
+                self.walk.fail("E0301", f"`{target.id}` is {dtype}, but its value is {expr.dtype}", value)
             expr = self.ev.build(value, construct.cast, dtype, expr)
         var = tir.Var(target.id, expr.dtype, pointer, span=self.walk.span(target)) if pointer is not None else None
         self.bind(target, expr, var, cst)
@@ -308,7 +308,7 @@ class _Walker(FunctionWalk):
 
     def _nested(self, cst: tree.Stmt) -> None:
         what = {"def": "function"}.get(cst.kind, cst.kind)
-        self.walk.fail("E0305", f"a {what} cannot stand inside a PrimFunc", cst)
+        self.walk.fail("E0305", f"a {what} is not allowed inside a PrimFunc", cst)
 
     def _pass(self, cst: tree.Stmt) -> None:
         pass

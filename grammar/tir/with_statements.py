@@ -17,7 +17,7 @@ def walk_with(fw: FunctionWalk, cst: tree.With) -> None:
     if len(items) > 1:
         body = (tree.With(cst.start, cst.end, items[1:], body),)
     if not isinstance(context, tree.Call):
-        fw.walk.fail("E0305", "this opens no scope", context, help=_SCOPES_HELP)
+        fw.walk.fail("E0305", "this cannot be used in a `with` statement", context, help=_SCOPES_HELP)
     name = called(fw, context)
     if name in ("block", "sblock"):
         _no_target(fw, target, context)
@@ -49,7 +49,7 @@ def walk_with(fw: FunctionWalk, cst: tree.With) -> None:
     elif name in tir_loops.LOOPS:
         _with_loop(fw, context, target, body, cst)
     else:
-        fw.walk.fail("E0305", "this opens no scope", context, help=_SCOPES_HELP)
+        fw.walk.fail("E0305", "this cannot be used in a `with` statement", context, help=_SCOPES_HELP)
 
 
 _FLAT = {"LetStmt", "let", "Let", "allocate", "decl_buffer", "alloc_buffer_stmt", "alloc_buffer", "Assert", "Bind"}
@@ -65,7 +65,7 @@ def _with_thread(
     fw: FunctionWalk, context: tree.Call, target: tree.Expr | None, body: tree.Body, cst: tree.With
 ) -> None:
     if target is not None and not isinstance(target, tree.Name):
-        fw.walk.fail("E0302", "a thread variable is a name", target)
+        fw.walk.fail("E0302", "a thread variable must be a name", target)
     make, var = launch(fw, context, target.id if target is not None else "thread", target)
     with fw.scope.frame(" in a `with`"):
         if target is not None:
@@ -83,7 +83,7 @@ def _with_flat(
                 fw.walk.fail("E0304", "`T.let` takes a variable and its value", context)
             var = fw.ev.value(context.args[0])
             if not isinstance(var, tir.Var):
-                fw.walk.fail("E0302", "what `T.let` binds is a variable", context.args[0], help='`x = T.var("int32")`')
+                fw.walk.fail("E0302", "`T.let` must bind a variable", context.args[0], help='`x = T.var("int32")`')
             bind_var(fw, var, fw.ev.expr(context.args[1]), context)
         elif name == "Assert":
             assert_line(fw, context)

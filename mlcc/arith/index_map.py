@@ -76,7 +76,7 @@ def _parameters(function: Callable[..., Any], ndim: int | None, dtype: DType) ->
     rest: str | None = None
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            raise IndexMapError("an index map takes no **keywords")
+            raise IndexMapError("an index map cannot take **keywords")
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             rest = name
         else:
@@ -84,12 +84,12 @@ def _parameters(function: Callable[..., Any], ndim: int | None, dtype: DType) ->
             target[name] = tir.Var(name, dtype)
     if rest is not None:
         if ndim is None:
-            raise IndexMapError(f"how many indices *{rest} stands for is not known")
+            raise IndexMapError(f"the number of indices that *{rest} stands for is not known")
         for i in range(ndim - len(named) - len(keywords)):
             named[f"{rest}_{i}"] = tir.Var(f"{rest}_{i}", dtype)
     variables = named | keywords
     if ndim is not None and len(variables) != ndim:
-        raise IndexMapError(f"the index map takes {len(variables)} indices where there are {ndim}")
+        raise IndexMapError(f"the index map takes {len(variables)} indices, but there are {ndim}")
     return variables
 
 
@@ -98,7 +98,7 @@ def _expression(part: Any, dtype: DType) -> Expr:
     if isinstance(part, int) and not isinstance(part, bool):
         return c.const(part, dtype)
     if not isinstance(part, Expr) or not part.dtype.is_int:
-        raise IndexMapError(f"an index map gives integers, not {part!r}")
+        raise IndexMapError(f"an index map must return integers, not {part!r}")
     return part
 
 
@@ -195,15 +195,15 @@ def _inverse(
     iters = dict(zip(index_map.indices, ranges, strict=True))
     iter_map = detect_iter_map(index_map.result, iters, TRUE, level, analyzer, simplify_trivial=False)
     if not iter_map:
-        raise IndexMapError(f"the index map cannot be turned around: {iter_map.reason}")
+        raise IndexMapError(f"the index map cannot be inverted: {iter_map.reason}")
     try:
         loops = inverse_affine_iter_map(iter_map.indices, outputs)
     except NotAffine as failure:
-        raise IndexMapError(f"the index map cannot be turned around: {failure}") from None
+        raise IndexMapError(f"the index map cannot be inverted: {failure}") from None
     back = []
     for var, span in iters.items():
         if var not in loops and not is_one(span.extent):
-            raise IndexMapError(f"the index map cannot be turned around: `{var}` is not used")
+            raise IndexMapError(f"the index map cannot be inverted: `{var}` is not used")
         back.append(analyzer.simplify(loops.get(var, span.min)))
     padding = iter_map.padding_predicate
     if not is_zero(padding):

@@ -41,11 +41,11 @@ def problem(indices: list[IterSum], rewriter: IterMapRewriter, level: Level) -> 
     if level != "none" and not rewriter.lenient:
         flat = rewriter.fuser.unmet(digits)
         if flat is not None:
-            return "`{}` is bounded, but its parts are used apart", rewriter.spell.expr(flat)
+            return "`{}` is bounded, but its parts are used separately", rewriter.spell.expr(flat)
     if level == "bijective":
         for mark in rewriter.marks:
             if mark not in digits and not is_one(mark.extent):
-                return "`{}` is not used, so that several iterations meet", rewriter.spell.expr(mark.source)
+                return "`{}` is not used, so several iterations have the same values", rewriter.spell.expr(mark.source)
     return None
 
 
@@ -62,7 +62,7 @@ def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: IterMapRe
         if digit is None and level != "bijective":
             digit = _lowest_above_gap(left, expected, proofs)
         if digit is None:
-            return "the parts of `{}` that are taken overlap or leave a gap"
+            return "the parts of `{}` that are used overlap or leave a gap"
         left.remove(digit)
         expected = c.mul(digit.lower_factor, digit.extent)
     full = proofs.equal(expected, mark.extent)
@@ -71,19 +71,19 @@ def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: IterMapRe
     if level == "bijective":
         if original is not None:
             return "`{}` must be padded, so that some values have no iteration"
-        return None if full else "the parts of `{}` that are taken do not cover it"
+        return None if full else "the parts of `{}` that are used do not cover it"
     if original is None:
-        return None if divides else "the extent of `{}` is no multiple of the parts that are taken"
+        return None if divides else "the extent of `{}` is not a multiple of the parts that are used"
     if level == "surjective":
         if not divides:
-            return "the extent of `{}` is no multiple of the parts that are taken"
+            return "the extent of `{}` is not a multiple of the parts that are used"
         if full:
             if len(splits) != 1:
                 return "`{}` must be padded, and the parts of it depend on one another"
             if not rewriter.lenient and not _reaches_ends(mark, original, splits[0], proofs):
                 return "`{}` must be padded, so that some values have no iteration"
         elif not proofs.at_least(original.extent, expected):
-            return "`{}` has fewer iterations than the parts that are taken have values"
+            return "`{}` has fewer iterations than the parts that are used have values"
     return None
 
 

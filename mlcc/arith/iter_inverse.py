@@ -18,7 +18,7 @@ def inverse_affine_iter_map(indices: Sequence[IterSum], outputs: Sequence[Expr])
 
     A variable that the indices do not determine (no digit of it occurs) is missing; missing digits of others are 0.
     The expressions are TVM's. Raises NotAffine for a sum that is no fusion or steps over values, or an iterator that
-    is no variable.
+    is not a variable.
     """
     return _Inverse(Analyzer()).solve(indices, outputs)
 
@@ -68,7 +68,7 @@ class _Inverse:
         for digit in reversed(node.args):
             assert step is not None
             if not self._analyzer.prove_equal(digit.scale, step):
-                raise NotAffine("`{}` is no fusion of iterators", digit.scale)
+                raise NotAffine("`{}` is not a fusion of iterators", digit.scale)
             step = c.mul(step, digit.extent)
         for at in reversed(range(len(node.args))):
             digit = node.args[at]
@@ -83,7 +83,7 @@ class _Inverse:
         elif isinstance(source, tir.Var):
             self._solution[source] = c.add(self._solution[source], value) if source in self._solution else value
         else:
-            raise NotAffine("`{}` is no variable", source)
+            raise NotAffine("`{}` is not a variable", source)
 
     def _add(self, node: IterSum | IterSplit, value: Expr) -> None:
         self._values[node] = c.add(self._values[node], value)

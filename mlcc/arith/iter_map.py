@@ -79,14 +79,14 @@ def _detect(
     if not (isinstance(predicate, tir.IntImm) and predicate.value == 1):
         narrowed = constraints_of(predicate, iters)
         if narrowed is None:
-            raise NotAffine("the predicate `{}` is no conjunction of bounds", predicate)
+            raise NotAffine("the predicate `{}` is not a conjunction of bounds", predicate)
         ranges, constraints = narrowed
         rewriter = IterMapRewriter(proofs, ranges, level, simplify_trivial, lenient)
         for constraint in constraints:
             if not rewriter.fuser.constrain(rewriter.digits(constraint.value), constraint.low, constraint.high):
-                raise NotAffine("`{}`, which the predicate bounds, is no fusion of loops", constraint.value)
+                raise NotAffine("`{}`, which the predicate bounds, is not a fusion of loops", constraint.value)
         if not rewriter.fuser.consistent():
-            raise NotAffine("the bounds of the predicate `{}` cut through one another", predicate)
+            raise NotAffine("the bounds of the predicate `{}` overlap without one containing the other", predicate)
     rewriter = rewriter or IterMapRewriter(proofs, ranges, level, simplify_trivial, lenient)
     indices: list[IterSum] = []
     if level != "bijective":

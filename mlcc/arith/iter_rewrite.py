@@ -78,7 +78,7 @@ class IterMapRewriter:
             return value
         fused = self.fuser.fuse(value)
         if fused is None:
-            raise NotAffine("`{}` is no fusion of loops: the scales of its terms do not fit their extents", expr)
+            raise NotAffine("`{}` is not a fusion of loops: the scales of its terms do not fit their extents", expr)
         return fused
 
     def digits(self, expr: Expr) -> IterSum:
@@ -166,7 +166,7 @@ class IterMapRewriter:
         if len(a.args) > 1:
             fused = self.fuser.fuse(a)
             if fused is None:
-                raise NotAffine("`{}`, which `{}` divides, is no fusion of loops", expr.lhs, expr)
+                raise NotAffine("`{}`, which `{}` divides, is not a fusion of loops", expr.lhs, expr)
             a = fused
         split = self._quotient if floordiv else self._remainder
         return split(expr, a.args[0], a.base, b)
@@ -180,9 +180,7 @@ class IterMapRewriter:
             if divisible(scale, by) and divisible(base, by):
                 return IterSum((replaced(digit, scale=c.floordiv(scale, by)),), c.floordiv(base, by))
             if not divisible(by, scale) or not divisible(base, scale):
-                raise NotAffine(
-                    "in `{}` a loop is scaled by {}, which does not go with the divisor {}", expr, scale, by
-                )
+                raise NotAffine("in `{}` a loop is scaled by {}, which does not match the divisor {}", expr, scale, by)
             by, base = c.floordiv(by, scale), c.floordiv(base, scale)
             digit = replaced(digit, scale=c.const(1, by.dtype))
         _check_divisor(expr, by)
@@ -206,9 +204,7 @@ class IterMapRewriter:
             if divisible(scale, by) and divisible(base, by):
                 return IntImm(expr.dtype, 0)
             if not divisible(by, scale) or not divisible(base, scale):
-                raise NotAffine(
-                    "in `{}` a loop is scaled by {}, which does not go with the divisor {}", expr, scale, by
-                )
+                raise NotAffine("in `{}` a loop is scaled by {}, which does not match the divisor {}", expr, scale, by)
             by, base = c.floordiv(by, scale), c.floordiv(base, scale)
         _check_divisor(expr, by)
         if not divisible(digit.extent, by) and self._wraps(digit):
@@ -257,9 +253,7 @@ class IterMapRewriter:
             aligned = digit
         else:
             if not divisible(pad.factor, digit.lower_factor) or not divisible(pad.factor, by):
-                raise NotAffine(
-                    "the divisors of `{}` have no common multiple that is known", self.spell.expr(mark.source)
-                )
+                raise NotAffine("the divisors of `{}` have no known common multiple", self.spell.expr(mark.source))
             if not divisible(pad.left, digit.lower_factor):
                 raise NotAffine("`{}` needs a padding of {}, which does not divide", self.spell.expr(digit), pad.left)
             shift = c.floordiv(pad.left, digit.lower_factor)

@@ -3,7 +3,7 @@
 CODES: dict[str, tuple[str, str]] = {
     "E0201": (
         "unknown name",
-        "The name is bound nowhere that this place can see. Names are bound by parameters, loops, block axes, buffers, "
+        "No binding of the name is visible here. Names are bound by parameters, loops, block axes, buffers, "
         'assignments, and at the module\'s level by functions and lines such as `n = TypeVar("n")`.',
     ),
     "E0202": (
@@ -12,8 +12,8 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0203": (
         "unknown function of the language",
-        "The dotted name is none of the language's. `T.` has loops, blocks, buffers, dtypes and the intrinsics of "
-        "TensorIR, `R.` the operators of graphs, `I.` what concerns modules; values have a few attributes and methods.",
+        "The language has no such dotted name. `T.` has loops, blocks, buffers, dtypes and the intrinsics of "
+        "TensorIR, `R.` the operators of graphs, `I.` module attributes; values have a few attributes and methods.",
     ),
     "E0204": (
         "unknown function of the module",
@@ -21,12 +21,12 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0205": (
         "name bound twice",
-        "In one body a name is bound once, and what it stands for stays. Use another name; what has to change "
-        "is an element of a buffer.",
+        "In one body a name is bound once, and its value does not change. Use another name; a value that has to change "
+        "must be an element of a buffer.",
     ),
     "E0206": (
         "unfinished function",
-        "The body is `...`. An exercise or a draft has it in place of statements; nothing can be compiled from it.",
+        "The body is `...`, a placeholder for statements that are still to be written; it cannot be compiled.",
     ),
     "E0207": (
         "no functions",
@@ -34,8 +34,8 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0208": (
         "misplaced in the module",
-        "At the level of a file or module there are functions under `@T.prim_func` or `@R.function`, one class under "
-        "`@I.ir_module`, imports, `I.module_attrs({...})`, and lines that declare symbolic variables.",
+        "At the level of a file or module the text may have functions under `@T.prim_func` or `@R.function`, one class "
+        "under `@I.ir_module`, imports, `I.module_attrs({...})`, and lines that declare symbolic variables.",
     ),
     "E0209": (
         "function defined twice",

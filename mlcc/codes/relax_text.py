@@ -3,13 +3,13 @@
 CODES: dict[str, tuple[str, str]] = {
     "E0400": (
         "not a type",
-        "An annotation of a relax function says what is known of a value: `R.Tensor(shape, dtype)`, "
+        "An annotation of a relax function gives the type of a value: `R.Tensor(shape, dtype)`, "
         "`R.Shape(dims)`, `R.Prim(dtype)`, `R.Tuple(...)`, `R.Callable(params, result)`, `R.Object`, or `None` for "
         "nothing.",
     ),
     "E0401": (
-        "a type is written wrongly",
-        'A type such as `R.Tensor((1, n), dtype="float32")` has an argument too many, one that it does not take, '
+        "a malformed type",
+        'A type such as `R.Tensor((1, n), dtype="float32")` has too many arguments, one that it does not take, '
         "or a shape whose dimensions are not integer expressions of int64.",
     ),
     "E0403": (
@@ -23,14 +23,14 @@ CODES: dict[str, tuple[str, str]] = {
         "The operands of a scalar expression do not fit together, or it divides by zero.",
     ),
     "E0405": (
-        "a form that cannot stand here",
+        "a form that is not allowed here",
         "`R.match_cast` is the whole right side of a binding, and `R.func_attr` and `R.output` are statements of "
         "their own; none of them can be part of an expression.",
     ),
     "E0406": (
         "not a value of a relax function",
         "relax functions compute with tensors, scalars, shapes, strings, tuples and functions. Types, the module "
-        "itself, attributes of Python objects, lambdas and the like are no values.",
+        "itself, attributes of Python objects, lambdas and the like are not values.",
     ),
     "E0407": (
         "wrong attributes",
@@ -39,33 +39,33 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0408": (
         "wrong use of a tuple",
-        "Tuples are indexed by one constant number that lies inside them, and taken apart by as many names as they "
+        "Tuples are indexed by one constant number within their length, and unpacked into as many names as they "
         "have items.",
     ),
     "E0410": (
         "a function does not return",
-        "Every relax function ends with `return`; one that has nothing to return says `return R.tuple()`.",
+        "Every relax function must end with `return`; one that has nothing to return ends with `return R.tuple()`.",
     ),
     "E0411": (
         "a type contradicts the value",
         "What is annotated cannot be true: the value has another dtype, another number of dimensions, or other "
-        "dimensions, whatever the symbolic ones are. Correct the annotation, or leave it out: types are inferred. (One "
-        "that says more than is known is checked when the program runs.)",
+        "dimensions, whatever the values of the symbolic ones. Correct the annotation, or leave it out: types are "
+        "inferred. (One that says more than is known is checked when the program runs.)",
     ),
     "E0413": (
         "a signature is wrong",
-        "Every parameter of a relax function has a type and no default; a function that calls itself inside "
-        "another function says what it returns; the options of `R.function` are `pure` and `private`.",
+        "Every parameter of a relax function needs a type and has no default; a recursive function inside "
+        "another function needs a return type; the options of `R.function` are `pure` and `private`.",
     ),
     "E0414": (
-        "a statement that relax functions do not have",
+        "a statement that is not allowed in relax functions",
         "The body of a relax function is a sequence of bindings, `with R.dataflow():` blocks, `if`/`else` that "
         "bind one name, functions, calls for their effect, and one `return` at the end.",
     ),
     "E0415": (
         "wrong outputs of a dataflow block",
         "A dataflow block ends with `R.output(...)`, which lists the variables of the block that are visible after "
-        "it. Dataflow blocks do not nest.",
+        "it. Dataflow blocks cannot be nested.",
     ),
     "E0416": (
         "not a symbolic variable",
@@ -73,13 +73,13 @@ CODES: dict[str, tuple[str, str]] = {
         "something else here, or to a variable of another dtype.",
     ),
     "E0417": (
-        "an `if` is wrong",
-        "An `if` of a relax function has an `else`; both branches end by binding the same name, which is the value "
-        "of the whole; its condition is one bool; and it does not stand in a dataflow block.",
+        "a malformed `if`",
+        "An `if` of a relax function must have an `else`; both branches end by binding the same name, which is the "
+        "value of the whole; its condition is a single bool; and it is not inside a dataflow block.",
     ),
     "E0418": (
         "a type is too large",
         "Tuples of tuples that are used again and again have types that double with every line, and so may dimensions "
-        "that follow from each other. Take tuples apart, or give a dimension a new name by `R.match_cast`.",
+        "that follow from each other. Unpack tuples, or give a dimension a new name by `R.match_cast`.",
     ),
 }

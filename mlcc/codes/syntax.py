@@ -3,12 +3,12 @@
 CODES: dict[str, tuple[str, str]] = {
     "E0101": (
         "syntax error",
-        "The text does not follow the grammar at the marked place. The message names what could stand there. The rest "
+        "The text does not follow the grammar at the marked place. The message names what is allowed there. The rest "
         "of the file is still checked: the line is skipped, not its block.",
     ),
     "E0102": (
         "unbalanced brackets",
-        "A bracket is never closed, closed by one of another kind, or closed without having been opened. The mark is "
+        "A bracket is never closed, is closed by one of another kind, or is closed without being opened. The mark is "
         "on the opening bracket where there is one.",
     ),
     "E0103": (
@@ -31,7 +31,7 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0107": (
         "nested too deeply",
-        "Brackets nest at most 200 deep, blocks 100 deep, and expressions 400 nodes deep.",
+        "Brackets can be nested at most 200 deep, blocks 100 deep, and expressions 400 nodes deep.",
     ),
     "E0108": (
         "not a text",
@@ -39,11 +39,11 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0109": (
         "malformed statement or call",
-        "The text follows the grammar but cannot mean anything: the target of an assignment is not a name, an element "
-        "or a tuple of these; an argument is given twice; an argument by position follows one by name.",
+        "The text follows the grammar but has no meaning: the target of an assignment is not a name, an element "
+        "or a tuple of these; an argument is given twice; a positional argument follows a keyword argument.",
     ),
     "E0110": (
         "not part of the language",
-        "Python has this construct, the language of modules and schedule scripts does not.",
+        "Python has this construct, but the language of modules and schedule scripts does not.",
     ),
 }

@@ -16,11 +16,11 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0302": (
         "wrong kind of value",
-        "A string, a constant integer, a buffer, a list or a name is needed here, and something else is written.",
+        "A string, a constant integer, a buffer, a list or a name is needed here, but something else is written.",
     ),
     "E0303": (
         "wrong indices",
-        "A buffer is read or written with as many integer indices as it has dimensions. The last one may be a slice of "
+        "A buffer is read or written with exactly one integer index for each dimension. The last one may be a slice of "
         "constant length, which means a vector.",
     ),
     "E0304": (
@@ -29,13 +29,13 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0305": (
         "misplaced statement",
-        "The statement has no meaning where it stands: what describes a block belongs directly into the block, `break` "
-        "into a loop, and calls that make statements on lines of their own.",
+        "The statement is not allowed here: statements that describe a block must stand directly in it, `break` "
+        "in a loop, and calls that are statements on lines of their own.",
     ),
     "E0306": (
         "wrong type annotation",
-        'A parameter of a PrimFunc is `T.Buffer((4, 4), "float32")`, `T.handle`, or a scalar such as `T.int32`; it '
-        "has no default. The result is a scalar, or None.",
+        'A parameter of a PrimFunc must be `T.Buffer((4, 4), "float32")`, `T.handle`, or a scalar such as `T.int32`; '
+        "it cannot have a default. The result must be a scalar, or None.",
     ),
     "E0312": (
         "no such dtype",

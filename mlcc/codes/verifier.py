@@ -1,4 +1,4 @@
-"""Diagnostic codes: what the verifier says of TensorIR and of relax."""
+"""Diagnostic codes: what the verifier reports on TensorIR and relax."""
 
 TENSORIR: dict[str, tuple[str, str]] = {
     "E0330": (
@@ -8,9 +8,9 @@ TENSORIR: dict[str, tuple[str, str]] = {
     ),
     "E0331": (
         "variable out of scope",
-        "A variable is used where nothing binds it: loop variables live in their loop, axes in their block, bound "
-        "values in the rest of their body. A symbolic size must stand alone as a dimension, stride or offset of a "
-        "parameter's buffer before it can be used.",
+        "A variable is used where nothing binds it: loop variables are visible in their loop, axes in their block, "
+        "bound values in the rest of their body. A symbolic size must stand alone as a dimension, stride or offset of "
+        "a parameter's buffer before it can be used.",
     ),
     "E0332": (
         "buffer not declared",
@@ -18,8 +18,8 @@ TENSORIR: dict[str, tuple[str, str]] = {
     ),
     "E0333": (
         "bound twice",
-        "One variable, buffer or block object is bound at two places. Each binding needs an object of its own; names "
-        "may repeat.",
+        "The same variable, buffer or block object is bound in two places. Each binding needs an object of its own; "
+        "names may repeat.",
     ),
     "E0334": (
         "axis not covered",
@@ -28,19 +28,19 @@ TENSORIR: dict[str, tuple[str, str]] = {
     ),
     "E0335": (
         "axis out of its domain",
-        "The values bound to a block axis leave its domain. Change the loop or the axis, or guard the block with "
+        "The values bound to a block axis go outside its domain. Change the loop or the axis, or guard the block with "
         "`T.where(...)`.",
     ),
     "E0336": ("axes and bindings differ in number", "A block is realized with one value for each of its axes."),
     "E0337": (
         "operands do not fit",
-        "The operands of an expression must have one dtype, and the result has the dtype that follows from them. Use "
-        '`T.Cast` (or `T.float32(...)`, `.astype("float32")`) to convert. The value of a block axis is not wider than '
-        "the axis.",
+        "The operands of an expression must have the same dtype, which determines the dtype of the result. Use "
+        '`T.Cast` (or `T.float32(...)`, `.astype("float32")`) to convert. A block axis cannot be bound to a value that '
+        "is wider than the axis.",
     ),
     "E0338": (
         "stored value has the wrong dtype",
-        "A value stored to a buffer has the buffer's element type, with as many lanes as the index has.",
+        "A value stored to a buffer must have the buffer's element type, with as many lanes as the index has.",
     ),
     "E0339": ("wrong number of indices", "A buffer is accessed with one index for each of its dimensions."),
     "E0340": (
@@ -49,39 +49,42 @@ TENSORIR: dict[str, tuple[str, str]] = {
         "axis with `T.axis.spatial` or `T.axis.reduce`.",
     ),
     "E0341": (
-        "access outside the stated regions",
-        "The body of a block touches more than its `T.reads`/`T.writes` say. Passes rely on the regions.",
+        "access outside the declared regions",
+        "The body of a block accesses more than its `T.reads` and `T.writes` declare. Passes rely on these regions.",
     ),
-    "E0342": ("not a condition", "A condition is one bool value."),
+    "E0342": ("not a condition", "A condition must be a single bool."),
     "E0343": (
-        "this loop cannot be of that kind",
-        "A step is positive, and a bound loop names a thread axis such as `threadIdx.x`.",
+        "invalid loop kind",
+        "A step must be positive, and a thread-bound loop must name a thread axis such as `threadIdx.x`.",
     ),
-    "E0344": ("unknown block axis kind", "Axes of a block are spatial, reduce, scan or opaque."),
+    "E0344": ("unknown block axis kind", "Axes of a block must be spatial, reduce, scan or opaque."),
     "E0345": ("wrong arguments for an intrinsic", "An intrinsic is called with arguments that it does not take."),
-    "E0346": ("parameters and buffers do not fit", "A parameter with a buffer is a handle, and each is listed once."),
-    "E0347": ("outside a loop", "`break` and `continue` stand inside a loop."),
-    "E0348": ("constant does not fit its dtype", "A constant lies in the range of its dtype."),
-    "E0349": ("malformed function", "The tree has a node where such a node cannot stand."),
+    "E0346": (
+        "parameters and buffers do not fit",
+        "A parameter with a buffer must be a handle, and each is listed once.",
+    ),
+    "E0347": ("outside a loop", "`break` and `continue` are allowed only inside a loop."),
+    "E0348": ("constant does not fit its dtype", "A constant must lie in the range of its dtype."),
+    "E0349": ("malformed function", "The tree has a node where such a node is not allowed."),
     "E0350": (
-        "buffer malformed",
-        "Sizes, strides and offsets of a buffer are integers, one stride for each dimension.",
+        "malformed buffer",
+        "Sizes, strides and offsets of a buffer must be integers, with one stride for each dimension.",
     ),
     "E0353": (
         "match_buffer does not fit its source",
-        "A matched buffer has the dtype of its source and the extents of the matched region.",
+        "A matched buffer must have the dtype of its source and the extents of the matched region.",
     ),
     "E0355": (
         "access outside its buffer",
-        "In an iteration that certainly runs, whatever the arguments are, an index is not one of its dimension. The "
+        "In an iteration that certainly runs, whatever the arguments are, an index is out of bounds. The "
         "message shows the index, the extent and the loops. Loops run from 0 to their extent less one: shorten the "
         "loop, guard the access (`if`, `T.where`, `T.if_then_else`), or give the buffer another shape. Symbolic sizes "
-        "count as at least 1. What depends on data is looked at as it runs: `mlcc run --sanitize`.",
+        "count as at least 1. Accesses that depend on data are checked at run time by `mlcc run --sanitize`.",
     ),
     "E0354": (
         "call does not fit the function",
-        "A function of the module is called with the arguments it declares. Those of a launch of a kernel "
-        "(`tir.is_global_func`) have the dtypes of its parameters.",
+        "A function of the module must be called with the arguments that it declares. Those of a kernel launch "
+        "(`tir.is_global_func`) must have the dtypes of its parameters.",
     ),
 }
 
@@ -93,7 +96,8 @@ GRAPH: dict[str, tuple[str, str]] = {
     ),
     "E0482": (
         "side effect in a dataflow block",
-        "Bindings of a dataflow block may be reordered or removed. Do what has effects, such as printing, outside.",
+        "Bindings of a dataflow block may be reordered or removed. Move calls with side effects, such as printing, out "
+        "of it.",
     ),
     "E0483": (
         "side effect in a pure function",
@@ -112,25 +116,31 @@ GRAPH: dict[str, tuple[str, str]] = {
     ),
     "E0489": (
         "constant without data",
-        "The text refers to a constant whose data are not at hand. Give the data beside the text to build or run it.",
+        "The text refers to a constant whose data are missing. Put the data beside the text to build or run it.",
     ),
-    "E0490": ("no such element", "A tuple is indexed from 0 to its length less one."),
-    "E0491": ("not a condition", "The condition of a graph-level `if` is one bool value: a scalar tensor or a scalar."),
+    "E0490": ("no such element", "The index of a tuple must be from 0 to its length minus one."),
+    "E0491": (
+        "not a condition",
+        "The condition of a graph-level `if` must be a single bool: a scalar tensor or a scalar.",
+    ),
     "E0492": (
         "match_cast cannot hold",
-        "The value is known to have another rank, dtype or size than what is asked for.",
+        "The value is known to have another rank, dtype or size than the cast states.",
     ),
     "E0493": (
         "symbolic variable not bound",
-        "A symbolic size is bound where it stands alone as a dimension of a parameter or of a `match_cast`; only then "
+        "A symbolic size is bound where it is used alone as a dimension of a parameter or of a `match_cast`; only then "
         "can shapes use it.",
     ),
-    "E0494": ("malformed function", "The tree has a node where such a node cannot stand."),
-    "E0495": ("result disagrees with the declared one", "What a function returns is what its signature says."),
-    "E0496": ("value disagrees with the annotation", "A binding's annotation holds of its value."),
+    "E0494": ("malformed function", "The tree has a node where such a node is not allowed."),
+    "E0495": (
+        "result disagrees with the declared one",
+        "A function must return a value of the type that its signature declares.",
+    ),
+    "E0496": ("value disagrees with the annotation", "The annotation of a binding must be true of its value."),
     "E0497": (
         "call_tir of a function that writes its input",
         "Values of the graph never change: other users, or the caller, may still read what the function would write. "
-        "Pass it as a result, copy it inside the function, or use `R.call_tir_inplace`, which says what is written.",
+        "Pass it as a result, copy it inside the function, or use `R.call_tir_inplace`, which names what is written.",
     ),
 }

@@ -286,5 +286,5 @@ def kept(value: Any) -> Any:
 def pointer_of(value: Any, s: State, node: Any) -> Pointer:
     """A value of handle type as a place in memory."""
     if not isinstance(value, Pointer):
-        s.fault("E0872", "this is no pointer to a buffer", node)
+        s.fault("E0872", "this is not a pointer to a buffer", node)
     return value

@@ -87,7 +87,7 @@ def run_function(
         machine = Machine(module, env or {})
         infos = [p.struct_info for p in func.params]
         if len(args) != len(infos):
-            message = f"`{name}` takes {len(infos)} arguments, {len(args)} were given"
+            message = f"`{name}` takes {len(infos)} arguments, but {len(args)} were given"
             raise CallError(error("E0802", message, func.span))
         values = [from_python(a, i) for a, i in zip(args, infos, strict=True)]
         return to_python(machine.call(func, values, {}, {}), func.span)
@@ -134,7 +134,7 @@ class Machine:
     def _run_once(self, func: relax.Function, args: Sequence[Any], values: dict[relax.Var, Any], sizes: Sizes) -> Any:
         frame = Frame(dict(values), dict(sizes))
         if len(args) != len(func.params):
-            message = f"the function takes {len(func.params)} arguments, {len(args)} were given"
+            message = f"the function takes {len(func.params)} arguments, but {len(args)} were given"
             raise CallError(error("E0802", message, func.span))
         for param, value in zip(func.params, args, strict=True):
             frame.values[param] = value
@@ -158,7 +158,7 @@ class Machine:
             return self.apply(callee.callee, [*args, *callee.bound_args], node)
         if isinstance(callee, relax.ExternFunc):
             return self._packed(callee.name, args, node)
-        raise CallError(error("E0872", "this is not a function, it cannot be called", node.span))
+        raise CallError(error("E0872", "this is not a function and cannot be called", node.span))
 
     def _global(self, callee: relax.GlobalVar, node: relax.Expr) -> Any:
         func = self.module.functions.get(callee.name)
@@ -212,7 +212,7 @@ class Machine:
         if tensor is None:
             array = expr.data.array
             if array is None:
-                message = f"the data of constant `{expr.data.key}` are not at hand"
+                message = f"the data of constant `{expr.data.key}` are missing"
                 raise CallError(error("E0489", message, expr.span))
             tensor = self._constants[expr] = Tensor.of(array, expr.data.dtype)
         return tensor
@@ -240,7 +240,7 @@ class Machine:
     def _item(self, expr: relax.TupleGetItem, frame: Frame) -> Any:
         value = self.expr(expr.tuple_value, frame)
         if not isinstance(value, tuple) or not -len(value) <= expr.index < len(value):
-            raise CallError(error("E0490", f"there is no element {expr.index}", expr.span))
+            raise CallError(error("E0490", f"index {expr.index} is out of range", expr.span))
         return value[expr.index]
 
     # ------------------------------------------------------------ calls
@@ -482,7 +482,8 @@ def _as_bool(value: Any, span: Span | None) -> bool:
     if isinstance(value, Tensor):
         value = value.values(span)
         if value.size != 1:
-            raise CallError(error("E0491", f"a condition is one bool, not a tensor of shape {value.shape}", span))
+            message = f"a condition must be a single bool, not a tensor of shape {value.shape}"
+            raise CallError(error("E0491", message, span))
         value = value.reshape(())[()]
     return bool(value)
 

@@ -194,7 +194,7 @@ def _tensor(array: np.ndarray, wanted: DType | None) -> Tensor:
     try:
         dtype = DType.of(array.dtype.name)
     except ValueError as bad:
-        raise CallError(error("E0804", f"arrays of {array.dtype} have no meaning here")) from bad
+        raise CallError(error("E0804", f"arrays of {array.dtype} are not supported here")) from bad
     if is_narrow(dtype):
         array = array.view(numbers.stored(dtype))
     if wanted is not None and is_narrow(wanted) and array.dtype == numbers.stored(wanted):

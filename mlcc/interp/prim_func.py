@@ -73,7 +73,7 @@ class Program:
         func = self.func
         if len(args) != len(func.params):
             name = func.attrs.get("global_symbol", "the function")
-            message = f"{name} takes {len(func.params)} arguments, {len(args)} were given"
+            message = f"{name} takes {len(func.params)} arguments, but {len(args)} were given"
             raise CallError(error("E0802", message, func.span))
         copies: list[tuple[np.ndarray, np.ndarray]] = []
         late: list[tuple[tir.Buffer, Any, list[Any]]] = []
@@ -126,7 +126,8 @@ def _scalar(param: tir.Var, arg: Any) -> Any:
     if isinstance(arg, np.ndarray) and arg.ndim == 0:
         arg = arg[()]
     if isinstance(arg, (np.ndarray, Pointer, View)):
-        raise CallError(error("E0803", f"parameter `{param.name}` is one {param.dtype}, not an array", param.span))
+        message = f"parameter `{param.name}` must be a scalar of {param.dtype}, not an array"
+        raise CallError(error("E0803", message, param.span))
     kind = numbers.carrier(param.dtype)
     if param.dtype.is_int or param.dtype.is_bool:
         integer = int(arg)

@@ -340,7 +340,7 @@ class Compiler(ExprCompiler):
         else:
             wanted = closure(s) if closure is not None else self.expr(part)(s)
         if int(np.max(wanted)) != size:
-            s.fault("E0805", f"`{buffer.name}` matches {size} elements where it asks for {wanted}", buffer)
+            s.fault("E0805", f"`{buffer.name}` matches {size} elements, but asks for {wanted}", buffer)
 
     # ------------------------------------------------------------ blocks
 

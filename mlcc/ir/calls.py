@@ -90,7 +90,7 @@ def if_then_else(condition: Operand, a: Operand, b: Operand) -> Expr:
     """Return a choice that evaluates only the chosen operand."""
     condition = as_expr(condition)
     if not condition.dtype.is_bool:
-        raise ValueError(f"the condition is a bool, not {condition.dtype}")
+        raise ValueError(f"the condition must be a bool, not {condition.dtype}")
     a, b = match_types(a, b)
     if isinstance(condition, IntImm):
         return a if condition.value else b
@@ -101,7 +101,7 @@ def select(condition: Operand, a: Operand, b: Operand) -> Expr:
     """Return a selection that may evaluate both operands."""
     condition = as_expr(condition)
     if not condition.dtype.is_bool:
-        raise ValueError(f"the condition is a bool, not {condition.dtype}")
+        raise ValueError(f"the condition must be a bool, not {condition.dtype}")
     a, b = match_types(a, b)
     return tir.Select(a.dtype, condition, a, b)
 
@@ -114,7 +114,7 @@ def ramp(base: Operand, stride: Operand, lanes: int) -> Expr:
     base = as_expr(base)
     stride = as_expr(stride, base.dtype)
     if not base.dtype.is_int or base.dtype.lanes > 1:
-        raise ValueError(f"a ramp starts at a scalar integer, not {base.dtype}")
+        raise ValueError(f"a ramp must start at a scalar integer, not {base.dtype}")
     if stride.dtype is not base.dtype:
         stride = construct.cast(base.dtype, stride)
     return tir.Ramp(base.dtype.with_lanes(lanes), base, stride, lanes)
@@ -131,10 +131,10 @@ def broadcast(value: Operand, lanes: int) -> Expr:
 def shuffle(vectors: tuple[Expr, ...], indices: tuple[Expr, ...]) -> Expr:
     """Return lanes selected from the concatenation of vectors."""
     if not vectors or not indices:
-        raise ValueError("a shuffle has at least one vector and one index")
+        raise ValueError("a shuffle must have at least one vector and one index")
     element = vectors[0].dtype.element
     if any(v.dtype.element is not element for v in vectors):
-        raise ValueError("the vectors of a shuffle have one element type")
+        raise ValueError("the vectors of a shuffle must have the same element type")
     return tir.Shuffle(element.with_lanes(len(indices)), vectors, indices)
 
 

@@ -70,9 +70,9 @@ class BlockBuilder:
         A function that is not private has its name as `global_symbol`.
         """
         if not isinstance(name, str):
-            raise TypeError(f"a function's name is a string, not {values.describe(name)}")
+            raise TypeError(f"a function's name must be a string, not {values.describe(name)}")
         if name != _identifier(name):
-            raise TypeError(f"`{name}` is no name for a function")
+            raise TypeError(f"`{name}` is not a valid function name")
         attributes = dict(attrs or {})
         if not private:
             attributes["global_symbol"] = name
@@ -144,19 +144,20 @@ class BlockBuilder:
         """Bind a new variable that is visible after the dataflow block."""
         frame = self._writable("emit_output")
         if not frame.dataflow:
-            raise misuse("emit_output: this is no dataflow block", help="use emit, or `with bb.dataflow():` around it")
+            help = "use emit, or `with bb.dataflow():` around it"
+            raise misuse("emit_output: this is not a dataflow block", help=help)
         return self._bind(self._checked(output), False, name_hint)
 
     @convert.newer_names
     def match_cast(self, value: Any, struct_info: relax.StructInfo, name_hint: str = "") -> relax.Var:
         """Bind a variable to a value that run time checks to be as `struct_info` says; binds symbolic variables."""
         frame = self._writable("match_cast")
-        convert.struct_info(struct_info, "what is cast to")
+        convert.struct_info(struct_info, "the target of the cast")
         leaf = self._leaf(value)
         known = leaf.struct_info
         free = any(isinstance(v, tir.Var) for v in _variables(struct_info))
         if known is not None and not free and not possible(struct_info, known):
-            message = f"the value is `{known}`, it can never be `{struct_info}`"
+            message = f"the value is `{known}` and can never be `{struct_info}`"
             raise CompileError(error("E0462", message, leaf.span))
         var = self._variable(frame.dataflow, name_hint, struct_info)
         self.emit_normalized(relax.MatchCast(var, leaf, struct_info))
@@ -167,7 +168,7 @@ class BlockBuilder:
     def emit_normalized(self, binding: relax.Binding) -> None:
         """Add a binding as it is; its value is in normal form."""
         if not isinstance(binding, relax.Binding):
-            raise TypeError(f"a binding is added, not {values.describe(binding)}")
+            raise TypeError(f"only a binding can be added, not {values.describe(binding)}")
         refuse_nested(binding)
         self._writable("emit_normalized").bindings.append(binding)
         if isinstance(binding, relax.VarBinding):
@@ -189,7 +190,7 @@ class BlockBuilder:
     def _writable(self, what: str) -> _Frame:
         frame = self._frame(what)
         if self._functions_open and self._functions_open[-1].done:
-            raise misuse(f"{what}: the function `{self._functions_open[-1].name}` has its result already")
+            raise misuse(f"{what}: the function `{self._functions_open[-1].name}` already has its result")
         return frame
 
     def _checked(self, value: Any) -> relax.Expr:
@@ -204,7 +205,7 @@ class BlockBuilder:
 
     def _bind(self, value: relax.Expr, dataflow: bool, hint: str) -> relax.Var:
         if isinstance(value, relax.If) and self._frames[-1].dataflow:
-            message = "no `if` inside a dataflow block"
+            message = "`if` is not allowed inside a dataflow block"
             raise CompileError(error("E0417", message, value.span, help="emit it before the block or after it"))
         var = self._variable(dataflow, hint, value.struct_info)
         self.emit_normalized(relax.VarBinding(var, value, span=value.span))
@@ -254,11 +255,11 @@ class BlockBuilder:
             raise misuse("emit_func_output: no function is open", help="use it inside `with bb.function(...)`")
         scope = self._functions_open[-1]
         if scope.done:
-            raise misuse(f"the function `{scope.name}` has its result already")
+            raise misuse(f"the function `{scope.name}` already has its result")
         if self.current_block_is_dataflow():
             raise misuse("emit_func_output: a dataflow block is open", help="dedent it out of `with bb.dataflow():`")
         if scope.params is not None and params is not None:
-            raise misuse(f"the function `{scope.name}` has its parameters already")
+            raise misuse(f"the function `{scope.name}` already has its parameters")
         scope.params = parameters(params) if params is not None else scope.params
         if scope.params is None:
             raise misuse(f"the function `{scope.name}` has no parameters", help="params=[] says that it takes none")
@@ -281,7 +282,7 @@ class BlockBuilder:
     def add_func(self, func: Func, func_name: str) -> relax.GlobalVar:
         """Add a function; its name is made unique. A function that equals one of the module is that one."""
         if not isinstance(func, (relax.Function, tir.PrimFunc)):
-            raise TypeError(f"only functions are added, not {values.describe(func)}")
+            raise TypeError(f"only functions can be added, not {values.describe(func)}")
         return self._add(func, func_name, None)
 
     def _add(self, func: Func, hint: str, unique: Callable[[str], str] | None) -> relax.GlobalVar:

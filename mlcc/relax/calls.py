@@ -89,10 +89,10 @@ def const(value: Any, dtype: Any = None) -> relax.Constant:
         except ValueError:
             raise TypeError("the lists of a constant have different lengths") from None
     if not convert.is_array(value):
-        raise TypeError(f"a constant is a number, a list or an array, not {values.describe(value)}")
+        raise TypeError(f"a constant must be a number, a list or an array, not {values.describe(value)}")
     array = convert.array_of(value)
     if array.dtype.kind == "O":
-        raise TypeError("a constant's numbers are of one dtype")
+        raise TypeError("the numbers of a constant must have the same dtype")
     if dtype is None:
         name = str(array.dtype)
         known = DType.of({"int64": "int32", "float64": "float32"}.get(name, name))
@@ -113,7 +113,7 @@ def prim_value(value: Any, dtype: Any = None) -> relax.PrimValue:
     if dtype is not None and isinstance(value, (bool, int, float)):
         value = construct.const(value, convert.dtype_of(dtype))
     if not isinstance(value, (bool, int, float, tir.Expr)):
-        raise TypeError(f"a scalar is a number or a TensorIR expression, not {values.describe(value)}")
+        raise TypeError(f"a scalar must be a number or a TensorIR expression, not {values.describe(value)}")
     return _prim_value(value) if isinstance(value, tir.Expr) else values.scalar(value)
 
 

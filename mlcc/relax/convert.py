@@ -49,7 +49,7 @@ def dimension(value: Any) -> tir.Expr:
     if isinstance(value, relax.Expr):
         info = value.struct_info
         if not isinstance(info, relax.PrimStructInfo) or info.value is None:
-            raise TypeError(f"a dimension is an integer expression, not the variable `{_name(value)}`")
+            raise TypeError(f"a dimension must be an integer expression, not the variable `{_name(value)}`")
         value = info.value
     try:
         dim = values.dim(value)
@@ -57,7 +57,7 @@ def dimension(value: Any) -> tir.Expr:
         raise TypeError(f"a shape {problem}") from None
     if dim.dtype is not INT64:
         help = f'; make it with te.var("{dim.name}", "int64")' if isinstance(dim, tir.Var) else ""
-        raise TypeError(f"dimensions are int64, `{dim}` is {dim.dtype}{help}")
+        raise TypeError(f"dimensions must be int64, but `{dim}` is {dim.dtype}{help}")
     return dim
 
 
@@ -70,7 +70,7 @@ def dimensions(shape: Any) -> relax.ShapeExpr:
     if isinstance(shape, relax.ShapeExpr):
         return shape
     if not isinstance(shape, (list, tuple)):
-        raise TypeError(f"a shape is a list of dimensions, not {values.describe(shape)}")
+        raise TypeError(f"a shape must be a list of dimensions, not {values.describe(shape)}")
     return shape_expr(dimension(d) for d in shape)
 
 
@@ -93,7 +93,7 @@ def as_expr(value: Any) -> relax.Expr:
     try:
         return values.expr(value)
     except values.BadValue:
-        raise TypeError(f"{type(value).__name__} is no relax expression; relax.const makes one of data") from None
+        raise TypeError(f"{type(value).__name__} is not a relax expression; relax.const makes one from data") from None
 
 
 def is_array(value: Any) -> bool:
@@ -128,7 +128,7 @@ def struct_info(value: Any, what: str) -> relax.StructInfo:
     """`value` if it is struct info. Raises TypeError otherwise."""
     if not isinstance(value, relax.StructInfo):
         help = '; write relax.TensorStructInfo(shape, "float32")' if isinstance(value, (list, tuple)) else ""
-        raise TypeError(f"{what} is struct info, not {values.describe(value)}{help}")
+        raise TypeError(f"{what} must be struct info, not {values.describe(value)}{help}")
     return value
 
 
@@ -139,7 +139,7 @@ def dtype_of(value: Any) -> DType:
     try:
         return DType.of(value if isinstance(value, str) else _numpy_name(value))
     except (ValueError, TypeError):
-        raise TypeError(f"{value!r} is no dtype") from None
+        raise TypeError(f"{value!r} is not a dtype") from None
 
 
 def _numpy_name(value: Any) -> str:

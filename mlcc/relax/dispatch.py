@@ -34,7 +34,7 @@ def method_of(expr: Any) -> str:
         return name
     if isinstance(expr, relax.Expr):
         return "visit_expr_fallback_"
-    raise TypeError(f"a relax expression is visited, not {values.describe(expr)}")
+    raise TypeError(f"only relax expressions can be visited, not {values.describe(expr)}")
 
 
 class Dispatcher:

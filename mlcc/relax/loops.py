@@ -70,7 +70,7 @@ def _next_values(builder: BlockBuilder, next_values: Any, carried: Sequence[rela
     """The next values, which have the shapes of the ones before; run time sees to it where it is not known."""
     values = list(next_values) if isinstance(next_values, (tuple, list)) else [next_values]
     if len(values) != len(carried):
-        raise misuse(f"the body of the loop gives {len(values)} values, it carries {len(carried)}")
+        raise misuse(f"the body of the loop returns {len(values)} values, but the loop carries {len(carried)}")
     checked: list[relax.Expr] = []
     for value, old in zip(values, carried, strict=True):
         new = builder.normalize(convert.as_expr(value))
@@ -78,8 +78,9 @@ def _next_values(builder: BlockBuilder, next_values: Any, carried: Sequence[rela
         assert info is not None
         relation = fit(info, new.struct_info or relax.ObjectStructInfo())
         if relation is Fit.CONTRADICTS:
-            message = f"`{old.name}` of the loop is {describe(info)}, after a pass {describe(new.struct_info)}"
-            raise misuse(message, "what a loop carries keeps its shape and dtype")
+            after = describe(new.struct_info)
+            message = f"`{old.name}` of the loop is {describe(info)}, but {after} after one iteration"
+            raise misuse(message, "a loop-carried value must keep its shape and dtype")
         if relation is Fit.NARROWS:
             new = builder.match_cast(new, info)
         checked.append(new)

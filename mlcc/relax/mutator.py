@@ -51,7 +51,7 @@ class PyExprMutator(Dispatcher):
     def set_var_remap(self, old_var: relax.Var, new_var: relax.Expr) -> None:
         """From here on, `new_var` stands where `old_var` is used."""
         if not isinstance(old_var, relax.Var):
-            raise TypeError("only variables are remapped")
+            raise TypeError("only variables can be remapped")
         self._remap[old_var] = convert.as_expr(new_var)
 
     def get_var_remap(self, var: relax.Var) -> relax.Expr:

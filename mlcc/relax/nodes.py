@@ -71,7 +71,7 @@ class ShapeStructInfo(metaclass=_NodeNameMeta, node=relax.ShapeStructInfo):
             return relax.ShapeStructInfo(None, ndim, span=span)
         dims = convert.dimensions(values).values
         if ndim not in (-1, len(dims)):
-            raise TypeError(f"{len(dims)} dimensions are given, and ndim={ndim}")
+            raise TypeError(f"{len(dims)} dimensions are given, but ndim={ndim}")
         return relax.ShapeStructInfo(dims, len(dims), span=span)
 
 
@@ -88,13 +88,13 @@ class TensorStructInfo(metaclass=_NodeNameMeta, node=relax.TensorStructInfo):
         if isinstance(shape, relax.Expr) and not isinstance(shape, relax.ShapeExpr):
             info = shape.struct_info
             if not isinstance(shape, relax.Var) or not isinstance(info, relax.ShapeStructInfo):
-                raise TypeError("a shape is a list of dimensions or a variable holding a shape")
+                raise TypeError("a shape must be a list of dimensions or a variable holding a shape")
             size = info.ndim
         else:
             shape = convert.dimensions(shape)
             size = len(shape.values)
         if ndim not in (-1, size):
-            raise TypeError(f"the shape has {size} dimensions, ndim={ndim}")
+            raise TypeError(f"the shape has {size} dimensions, but ndim={ndim}")
         return relax.TensorStructInfo(shape, known, size, vdevice, span=span)
 
 
@@ -127,9 +127,9 @@ class FuncStructInfo(metaclass=_NodeNameMeta, node=relax.FuncStructInfo):
 
 def _variable(kind: type, name: Any, info: Any, span: Span | None) -> Any:
     if not isinstance(name, str):
-        raise TypeError(f"a variable's name is a string, not {values.describe(name)}")
+        raise TypeError(f"a variable's name must be a string, not {values.describe(name)}")
     if info is not None:
-        struct_info(info, f"what is known of `{name}`")
+        struct_info(info, f"the struct info of `{name}`")
     return kind(name, info, span=span)
 
 
@@ -159,7 +159,7 @@ class Constant(metaclass=_NodeNameMeta, node=relax.Constant):
     @staticmethod
     def make(data: Any, struct_info: relax.StructInfo | None = None, span: Span | None = None) -> relax.Constant:
         if not convert.is_array(data):
-            raise TypeError("a constant is made from an array; relax.const takes numbers and lists, too")
+            raise TypeError("a constant is made from an array; relax.const also takes numbers and lists")
         constant = convert.constant(data)
         return relax.Constant(constant.data, struct_info or constant.struct_info, span=span)
 
@@ -180,7 +180,7 @@ class PrimValue(metaclass=_NodeNameMeta, node=relax.PrimValue):
     def make(value: Any, span: Span | None = None) -> relax.PrimValue:
         value = convert.unwrapped(value)
         if not isinstance(value, (bool, int, float, tir.Expr)):
-            raise TypeError(f"a scalar is a number or a TensorIR expression, not {values.describe(value)}")
+            raise TypeError(f"a scalar must be a number or a TensorIR expression, not {values.describe(value)}")
         return values.scalar(value, span)
 
 
@@ -208,7 +208,7 @@ class ExternFunc(metaclass=_NodeNameMeta, node=relax.ExternFunc):
         global_symbol: str, struct_info: relax.StructInfo | None = None, span: Span | None = None
     ) -> relax.ExternFunc:
         if not isinstance(global_symbol, str):
-            raise TypeError(f"a packed function is known by its name, not by {values.describe(global_symbol)}")
+            raise TypeError(f"a packed function must be given by its name, not by {values.describe(global_symbol)}")
         plain = values.extern(global_symbol, span)
         return plain if struct_info is None else relax.ExternFunc(global_symbol, struct_info, span=span)
 
@@ -266,9 +266,9 @@ class Call(metaclass=_NodeNameMeta, node=relax.Call):
         if isinstance(op, str):
             op = tir.Op(f"relax.{signature.short_name(op)}")
         if not isinstance(op, (tir.Op, relax.Expr)):
-            raise TypeError(f"only operators and functions are called, not {values.describe(op)}")
+            raise TypeError(f"only operators and functions can be called, not {values.describe(op)}")
         if isinstance(args, relax.Expr) or not isinstance(args, (list, tuple)):
-            raise TypeError("the arguments of a call are a list")
+            raise TypeError("the arguments of a call must be a list")
         types = tuple(struct_info(s, "an entry of sinfo_args") for s in sinfo_args or ())
         filled = _attributes(op, attrs, span) if isinstance(op, tir.Op) else Attrs(attrs)
         return relax.Call(op, tuple(map(as_expr, args)), filled, types, span=span)
@@ -290,7 +290,7 @@ def _attributes(op: tir.Op, stated: Mapping[str, Any] | None, span: Span | None)
         value = stated[name] if stated is not None and name in stated else param.default
         if value is signature.REQUIRED:
             if param.default_from is None:
-                raise CompileError(error("E0441", f"`{op.name}` lacks its attribute `{name}`", span))
+                raise CompileError(error("E0441", f"`{op.name}` needs attribute `{name}`", span))
             value = (stated or {}).get(param.default_from)
         try:
             final = values.attribute(param, value)
@@ -338,7 +338,7 @@ class Function(metaclass=_NodeNameMeta, node=relax.Function):
     ) -> relax.Function:  # fmt: skip
         for param in params:
             if not isinstance(param, relax.Var):
-                raise TypeError(f"a parameter is a relax.Var, not {values.describe(param)}")
+                raise TypeError(f"a parameter must be a relax.Var, not {values.describe(param)}")
         return make.make_function(tuple(params), _sequence(body), Attrs(attrs), ret_struct_info, is_pure, span)
 
 
@@ -358,7 +358,8 @@ class MatchCast(metaclass=_NodeNameMeta, node=relax.MatchCast):
 
     @staticmethod
     def make(var: relax.Var, value: Any, struct_info: relax.StructInfo, span: Span | None = None) -> relax.MatchCast:
-        return relax.MatchCast(var, as_expr(value), convert.struct_info(struct_info, "what is cast to"), span=span)
+        target = convert.struct_info(struct_info, "the target of the cast")
+        return relax.MatchCast(var, as_expr(value), target, span=span)
 
 
 class BindingBlock(metaclass=_NodeNameMeta, node=relax.BindingBlock):

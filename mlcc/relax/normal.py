@@ -100,7 +100,7 @@ class Normalizer:
         for index, (parameter_info, argument) in enumerate(zip(params, call.args, strict=True)):
             expected, known = substitute(parameter_info, bound), argument.struct_info
             if known is not None and fit(expected, known) is Fit.CONTRADICTS:
-                message = f"argument {index} is `{known}`, the function takes `{parameter_info}`"
+                message = f"argument {index} is `{known}`, but the function takes `{parameter_info}`"
                 raise CompileError(error("E0441", message, call.span))
 
     def _if(self, expr: relax.If) -> relax.If:
@@ -180,7 +180,7 @@ def refuse_inner(expr: relax.Expr) -> None:
     """Raise CompileError for a variable of a dataflow block that is used after it."""
     for part in _operands(expr):
         if isinstance(part, relax.DataflowVar):
-            message = f"`{part.name}` lives in its dataflow block only"
+            message = f"`{part.name}` is visible only in its dataflow block"
             raise CompileError(error("E0461", message, part.span, help="make it an output of the block by emit_output"))
 
 
@@ -198,7 +198,7 @@ def _operands(expr: relax.Expr) -> Iterable[relax.Expr]:
 
 
 def refuse_nested(binding: Any) -> None:
-    """Raise CompileError for a binding whose value has a computation inside."""
+    """Raise CompileError for a binding whose value contains a nested computation."""
     value = binding.value
     if isinstance(value, relax.Call):
         parts = value.args
@@ -212,5 +212,5 @@ def refuse_nested(binding: Any) -> None:
         if isinstance(part, relax.Tuple):
             stack += part.fields
         elif isinstance(part, COMPUTING):
-            message = f"the value of `{binding.var.name}` has a computation inside"
+            message = f"the value of `{binding.var.name}` contains a nested computation"
             raise CompileError(error("E0464", message, value.span, help="emit gives it a variable of its own"))

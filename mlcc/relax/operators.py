@@ -67,7 +67,7 @@ def _dimension(self: relax.ShapeExpr, index: int) -> Any:
 def _iterate(self: relax.Expr) -> Any:
     info = self.struct_info
     if not isinstance(info, relax.TupleStructInfo):
-        raise TypeError("only tuples and shapes are taken apart")
+        raise TypeError("only tuples and shapes can be unpacked")
     return (self[i] for i in range(len(info.fields)))
 
 

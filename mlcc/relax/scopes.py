@@ -26,14 +26,14 @@ def parameters(value: Any) -> tuple[relax.Var, ...] | None:
     if isinstance(params, relax.Tuple):
         params = params.fields
     if not isinstance(params, (list, tuple)):
-        raise TypeError(f"the parameters are a list of relax.Var, not {values.describe(params)}")
+        raise TypeError(f"the parameters must be a list of relax.Var, not {values.describe(params)}")
     for param in params:
         if not isinstance(param, relax.Var) or isinstance(param, relax.DataflowVar):
-            raise TypeError(f"a parameter is a relax.Var, not {values.describe(param)}")
+            raise TypeError(f"a parameter must be a relax.Var, not {values.describe(param)}")
         if param.struct_info is None:
             raise TypeError(f"the parameter `{param.name}` needs struct info")
     if len(set(params)) != len(params):
-        raise TypeError("a variable is a parameter twice")
+        raise TypeError("the same variable is a parameter twice")
     return tuple(params)
 
 
@@ -76,9 +76,9 @@ class DataflowScope:
     def __enter__(self) -> DataflowScope:
         builder = self.builder
         if not builder._functions_open or builder._functions_open[-1].done:
-            raise misuse("a dataflow block belongs to a function", help="open it inside `with bb.function(...)`")
+            raise misuse("a dataflow block must be inside a function", help="open it inside `with bb.function(...)`")
         if builder.current_block_is_dataflow():
-            raise misuse("dataflow blocks do not nest")
+            raise misuse("dataflow blocks cannot be nested")
         builder._functions_open[-1].blocks.append(builder._end_block())
         builder._begin_dataflow_block()
         return self

@@ -33,7 +33,7 @@ def te_call(
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
     for output in outputs:
         if not isinstance(output, te.Tensor):
-            raise TypeError(f"`{hint}` returns te tensors, not {values.describe(output)}")
+            raise TypeError(f"`{hint}` must return te tensors, not {values.describe(output)}")
     unbound = arguments.unbound(outputs)
     kernel = te.create_prim_func([*arguments.params, *unbound, *outputs], "int64")
     kernel = kernel.with_attr(attrs) if attrs else kernel
@@ -79,7 +79,7 @@ class _Arguments:
             case Mapping():
                 for key in value:
                     if not isinstance(key, str):
-                        raise TypeError("the keys of a dict among the arguments are strings")
+                        raise TypeError("the keys of a dict among the arguments must be strings")
                 return {k: self.convert(v) for k, v in value.items()}
             case te.Tensor() | te.Axis():
                 raise TypeError("emit_te makes tensors of its arguments itself: give it relax expressions")
@@ -117,7 +117,7 @@ class _Arguments:
             case relax.TupleStructInfo() as info:
                 return [self._expression(self.builder.emit(get_item(expr, i))) for i in range(len(info.fields))]
         what = f"`{expr.name}`" if isinstance(expr, relax.Var) else "an argument"
-        raise TypeError(f"{what} of emit_te is no tensor, shape or scalar of which enough is known")
+        raise TypeError(f"{what} of emit_te is not a tensor, shape or scalar with known dtype and dimensions")
 
     def _tensor(self, expr: relax.Expr, info: relax.TensorStructInfo) -> te.Tensor:
         count = len(self.params)

@@ -256,7 +256,7 @@ def input_tensors(op: Operation) -> list[Tensor]:
 def _variable(item: Any) -> tir.Var:
     value = item.expr if isinstance(item, Value) else item
     if not isinstance(value, tir.Var):
-        raise TypeError("a function's parameters are tensors and variables")
+        raise TypeError("a function's parameters must be tensors or variables")
     return value
 
 

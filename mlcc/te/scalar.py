@@ -65,7 +65,7 @@ class Value:
                 return _same(a, b)
             case tir.NE(lhs=a, rhs=b):
                 return not _same(a, b)
-        raise TypeError(f"the truth of `{self.expr}` is not known here; use te.all, te.any or te.if_then_else")
+        raise TypeError(f"the truth value of `{self.expr}` is not known here; use te.all, te.any or te.if_then_else")
 
     def __neg__(self) -> Scalar:
         return Scalar(construct.mul(self.expr, -1))

@@ -99,7 +99,7 @@ class Tensor:
 
     def __call__(self, *indices: Operand) -> Scalar:
         if len(indices) != self.ndim:
-            raise ValueError(f"`{self.name}` has {self.ndim} dimensions, {len(indices)} indices were given")
+            raise ValueError(f"`{self.name}` has {self.ndim} dimensions, but {len(indices)} indices were given")
         return Scalar(TensorLoad(self.dtype, self.buffer, tuple(raw(i) for i in indices), self))
 
     def __getitem__(self, indices: Any) -> Any:
@@ -171,10 +171,10 @@ def compute(
 def _element(value: Any, name: str) -> tir.Expr:
     """The value of an element as an expression."""
     if isinstance(value, Tensor):
-        raise ValueError(f"`{name}`: an element is a scalar, not the tensor `{value.name}`")
+        raise ValueError(f"`{name}`: an element must be a scalar, not the tensor `{value.name}`")
     if isinstance(value, Slice):
         tensor, count = value.tensor, len(value.indices)
-        raise ValueError(f"`{name}`: `{tensor.name}` has {tensor.ndim} dimensions, {count} indices were given")
+        raise ValueError(f"`{name}`: `{tensor.name}` has {tensor.ndim} dimensions, but {count} indices were given")
     if value is None:
         raise ValueError(f"`{name}`: the function of a compute returns nothing")
     return raw(value)
@@ -183,15 +183,15 @@ def _element(value: Any, name: str) -> tir.Expr:
 def _axis_names(fn: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None) -> list[str]:
     spec = inspect.getfullargspec(fn)
     if spec.varkw is not None or spec.defaults is not None or spec.kwonlyargs:
-        raise TypeError("the function of a compute takes its indices by position, without defaults")
+        raise TypeError("the function of a compute must take positional indices without defaults")
     named = list(spec.args)
     if spec.varargs is not None:
         rest = ndim - len(named)
         if varargs_names is not None and len(varargs_names) != rest:
-            raise ValueError(f"{rest} more axes need names, {len(varargs_names)} were given")
+            raise ValueError(f"{rest} more axes need names, but {len(varargs_names)} were given")
         named += list(varargs_names) if varargs_names is not None else [f"i{i}" for i in range(rest)]
     if len(named) != ndim:
-        raise ValueError(f"the function of a compute takes {len(named)} indices, the shape has {ndim} dimensions")
+        raise ValueError(f"the function of a compute takes {len(named)} indices, but the shape has {ndim} dimensions")
     return named
 
 

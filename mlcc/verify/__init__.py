@@ -54,7 +54,7 @@ def buildable(subject: Subject) -> list[Diagnostic]:
         missing_functions(func, module.functions, report)
         for node in walk(func) if isinstance(func, relax.Function) else ():
             if isinstance(node, relax.Constant) and node.data.array is None:
-                report.add("E0489", f"the data of constant `{node.data.key}` are not at hand", node, "only a reference")
+                report.add("E0489", f"the data of constant `{node.data.key}` are missing", node, "only a reference")
 
     return _each_function(subject, each)
 

@@ -91,7 +91,7 @@ class _Check(BlockAccess):
         elif not self._conditional and len(stated) == 1 and len(stated[0].region) == len(region):
             for at, (part, span, size) in enumerate(zip(region, stated[0].region, buffer.shape, strict=True)):
                 if self._exceeds(part, span, size):
-                    self._report_access(buffer, writes, f"leaves the stated region in dimension {at}")
+                    self._report_access(buffer, writes, f"leaves its declared region in dimension {at}")
                     return
 
     def _exceeds(self, part: Interval, span: tir.Range, size: Expr) -> bool:

@@ -81,7 +81,7 @@ def check_axes(
         if axis.var.dtype.is_int and value.dtype.is_int:
             if value.dtype.bits > axis.var.dtype.bits and not isinstance(value, IntImm):
                 message = (
-                    f"axis `{axis.var.name}` of block `{block.name}` is {axis.var.dtype}, and bound to {value.dtype}"
+                    f"axis `{axis.var.name}` of block `{block.name}` is {axis.var.dtype}, but bound to {value.dtype}"
                 )
                 help = f'`T.Cast("{axis.var.dtype}", ...)` narrows the value; or give the axis an {value.dtype} extent'
                 report.add("E0337", message, value, help=help)

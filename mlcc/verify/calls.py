@@ -31,7 +31,7 @@ def _function(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None:
     if not isinstance(func, tir.PrimFunc):
         return "E0354", f"`{call.op.name}` is a graph-level function; TensorIR cannot call it"
     if len(func.params) != len(call.args):
-        return "E0354", f"`{call.op.name}` takes {len(func.params)} arguments, {len(call.args)} were given"
+        return "E0354", f"`{call.op.name}` takes {len(func.params)} arguments, but {len(call.args)} were given"
     return _launch(call, func) if func.attrs.get("tir.is_global_func") else None
 
 
@@ -46,10 +46,10 @@ def _launch(call: tir.Call, kernel: tir.PrimFunc) -> Problem | None:
 
 def _choice(call: tir.Call) -> Problem | None:
     if len(call.args) != 3:
-        return "E0345", f"`if_then_else` takes 3 arguments, {len(call.args)} were given"
+        return "E0345", f"`if_then_else` takes 3 arguments, but {len(call.args)} were given"
     condition, yes, no = call.args
     if not condition.dtype.is_bool or condition.dtype.lanes not in (1, call.dtype.lanes):
-        return "E0342", f"the condition of `if_then_else` is {condition.dtype}, not bool"
+        return "E0342", f"the condition of `if_then_else` must be bool, not {condition.dtype}"
     if yes.dtype is not no.dtype or yes.dtype is not call.dtype:
         return "E0337", f"the sides of `if_then_else` are {yes.dtype} and {no.dtype}"
     return None
@@ -62,9 +62,9 @@ def _intrinsic(call: tir.Call, name: str) -> Problem | None:
     if intrinsic is None:
         return None  # an operator that only its target knows
     if not intrinsic.takes(len(call.args)):
-        return "E0345", f"`{name}` takes {intrinsic.arity} arguments, {len(call.args)} were given"
+        return "E0345", f"`{name}` takes {intrinsic.arity} arguments, but {len(call.args)} were given"
     if (intrinsic.extern or intrinsic.packed) and not isinstance(call.args[0], tir.StringImm):
-        return "E0345", f"the first argument of `{name}` is the name of what it calls"
+        return "E0345", f"the first argument of `{name}` must be the name of the function it calls"
     want = intrinsics.result_dtype(intrinsic, call.args)
     if intrinsic.operands in ("float", "integer", "match") and want is not None and want is not call.dtype:
         return "E0337", f"`{name}` of {call.args[0].dtype} gives {want}, not {call.dtype}"

@@ -102,7 +102,7 @@ def _select(expr: tir.Select) -> Problem | None:
 def _ramp(expr: tir.Ramp) -> Problem | None:
     base, stride = expr.base.dtype, expr.stride.dtype
     if base is not stride or not base.is_int or base.lanes != 1:
-        return _mismatch(f"base and stride of a `Ramp` are integers of one dtype, not {base} and {stride}")
+        return _mismatch(f"base and stride of a `Ramp` must be integers of the same dtype, not {base} and {stride}")
     return _lanes(expr, base, expr.lanes)
 
 
@@ -114,7 +114,7 @@ def _lanes(expr: Expr, part: DType, lanes: int) -> Problem | None:
     if lanes < 1:
         return _mismatch(f"{_name(expr)} has {lanes} lanes")
     if part.lanes != 1:
-        return _mismatch(f"{_name(expr)} is made of scalars, not {part}")
+        return _mismatch(f"{_name(expr)} must be made of scalars, not {part}")
     if expr.dtype is not part.with_lanes(lanes):
         return _mismatch(f"{_name(expr)} of {lanes} times {part} gives {part.with_lanes(lanes)}, not {expr.dtype}")
     return None
@@ -122,12 +122,12 @@ def _lanes(expr: Expr, part: DType, lanes: int) -> Problem | None:
 
 def _shuffle(expr: tir.Shuffle) -> Problem | None:
     if not expr.vectors or not expr.indices:
-        return _mismatch("a `Shuffle` has vectors and indices")
+        return _mismatch("a `Shuffle` must have vectors and indices")
     element = expr.vectors[0].dtype.element
     if any(v.dtype.element is not element for v in expr.vectors):
         return _mismatch("the vectors of a `Shuffle` have different dtypes")
     if expr.dtype is not element.with_lanes(len(expr.indices)):
-        return _mismatch(f"a `Shuffle` of {len(expr.indices)} indices gives as many lanes, not {expr.dtype}")
+        return _mismatch(f"a `Shuffle` of {len(expr.indices)} indices must give as many lanes, not {expr.dtype}")
     total = sum(v.dtype.lanes for v in expr.vectors)
     for index in expr.indices:
         value = tir.const_int(index)
@@ -138,9 +138,9 @@ def _shuffle(expr: tir.Shuffle) -> Problem | None:
 
 def _let(expr: tir.Let) -> Problem | None:
     if expr.var.dtype is not expr.value.dtype:
-        return _mismatch(f"`{expr.var.name}` is {expr.var.dtype} and its value {expr.value.dtype}")
+        return _mismatch(f"`{expr.var.name}` is {expr.var.dtype}, but its value is {expr.value.dtype}")
     if expr.dtype is not expr.body.dtype:
-        return _mismatch(f"a `Let` has the dtype of its body, {expr.body.dtype}")
+        return _mismatch(f"a `Let` must have the dtype of its body, {expr.body.dtype}")
     return None
 
 
@@ -149,11 +149,11 @@ def access_problem(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> Problem | N
     if len(indices) != len(buffer.shape):
         return (
             "E0339",
-            f"`{buffer.name}` has {_count_text(len(buffer.shape), 'dimension')}, it is indexed by {len(indices)}",
+            f"`{buffer.name}` has {_count_text(len(buffer.shape), 'dimension')}, but is indexed by {len(indices)}",
         )
     for at, index in enumerate(indices):
         if not (index.dtype.is_int or index.dtype.is_bool):
-            return _mismatch(f"index {at} of `{buffer.name}` is {index.dtype}, not an integer")
+            return _mismatch(f"index {at} of `{buffer.name}` must be an integer, not {index.dtype}")
         if index.dtype.lanes > 1 and at < len(indices) - 1:
             return _mismatch(f"index {at} of `{buffer.name}` is a vector; only the last index may be one")
     return None
@@ -176,7 +176,7 @@ def _load(expr: tir.BufferLoad) -> Problem | None:
 
 
 def _reduce(expr: tir.Reduce) -> Problem | None:
-    return "E0349", "a reduction expression cannot stand in a function; reductions are blocks with reduce axes"
+    return "E0349", "a reduction expression is not allowed in a function; use a block with reduce axes"
 
 
 def _count_text(number: int, word: str) -> str:

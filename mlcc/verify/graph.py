@@ -50,7 +50,7 @@ class GraphVerifier:
         for param in func.params:
             self._info(param.struct_info, param)
         if not isinstance(func.body, relax.SeqExpr):
-            self.report.add("E0494", "the body of a function is a sequence of blocks and a result", func)
+            self.report.add("E0494", "the body of a function must be a sequence of blocks and a result", func)
             return
         self._seq(func.body)
         self._info(func.ret_struct_info, func)
@@ -74,7 +74,7 @@ class GraphVerifier:
                 if isinstance(binding.var, relax.DataflowVar):
                     block_vars.append(binding.var)
                     if not flow:
-                        message = f"`{binding.var.name}` is a dataflow variable, but its block is no dataflow block"
+                        message = f"`{binding.var.name}` is a dataflow variable, but its block is not a dataflow block"
                         self.report.add("E0494", message, binding)
             self._in_dataflow = False
             self._live.difference_update(block_vars)
@@ -109,7 +109,7 @@ class GraphVerifier:
                 message = f"the value of `{binding.var.name}` does not fit its annotation: {why}"
                 self.report.add("E0496", message, binding)
         else:
-            self.report.add("E0494", f"`{type(binding).__name__}` is no binding", binding)
+            self.report.add("E0494", f"`{type(binding).__name__}` is not a binding", binding)
         self.report.near = near
 
     def _substitute_new_sizes(self, want: relax.StructInfo, have: relax.StructInfo) -> relax.StructInfo:
@@ -122,7 +122,7 @@ class GraphVerifier:
     def _bind(self, var: relax.Var, at: Any) -> None:
         if var in self._known:
             place = getattr(self._known[var], "span", None)
-            related = (Label(place, "it is bound here too"),) if place is not None else ()
+            related = (Label(place, "it is also bound here"),) if place is not None else ()
             self.report.add("E0484", f"`{var.name}` is bound twice", at, related=related)
         self._known.setdefault(var, at)
         self._live.add(var)
@@ -135,7 +135,7 @@ class GraphVerifier:
             self.report.at(expr)
         rule = self._rules.get(type(expr))
         if rule is None:
-            self.report.add("E0494", f"`{type(expr).__name__}` cannot stand in a relax function", expr)
+            self.report.add("E0494", f"`{type(expr).__name__}` is not allowed in a relax function", expr)
         else:
             rule(expr)
         self.report.near = near
@@ -150,7 +150,7 @@ class GraphVerifier:
         place = getattr(self._known.get(var), "span", None)
         if var in self._ended:
             related = (Label(place, f"`{var.name}` is bound here, inside a dataflow block"),) if place else ()
-            help = f"name it in the block's output: `R.output({var.name})`"
+            help = f"list it as an output of the block: `R.output({var.name})`"
             message = f"`{var.name}` is used outside its dataflow block"
             self.report.add("E0481", message, None, "not visible here", related=related, help=help)
         elif var in self._known:
@@ -170,7 +170,7 @@ class GraphVerifier:
         if isinstance(info, relax.TupleStructInfo):
             if not 0 <= expr.index < len(info.fields):
                 count = len(info.fields)
-                self.report.add("E0490", f"there is no element {expr.index}: the tuple has {count}", expr)
+                self.report.add("E0490", f"index {expr.index} is out of range: the tuple has {count}", expr)
         elif info is not None and not isinstance(info, relax.ObjectStructInfo):
             self.report.add("E0490", "only tuples have elements", expr)
 
@@ -178,7 +178,7 @@ class GraphVerifier:
         self._dims(expr.values, expr)
         for value in expr.values:
             if not value.dtype.is_int:
-                self.report.add("E0494", f"a dimension is an integer, not {value.dtype}", expr)
+                self.report.add("E0494", f"a dimension must be an integer, not {value.dtype}", expr)
 
     def _if(self, expr: relax.If) -> None:
         self._expr(expr.condition)
@@ -189,10 +189,11 @@ class GraphVerifier:
         elif isinstance(info, relax.PrimStructInfo):
             dtype = info.dtype
         elif info is not None and not isinstance(info, relax.ObjectStructInfo):
-            self.report.add("E0491", "the condition of `if` is one bool", place_of(expr.condition, expr))
+            self.report.add("E0491", "the condition of `if` must be a single bool", place_of(expr.condition, expr))
         if ndim or (dtype is not None and not dtype.is_bool):
             what = f"a tensor of {ndim} dimensions" if ndim else str(dtype)
-            self.report.add("E0491", f"the condition of `if` is one bool, not {what}", place_of(expr.condition, expr))
+            message = f"the condition of `if` must be a single bool, not {what}"
+            self.report.add("E0491", message, place_of(expr.condition, expr))
         for branch in (expr.true_branch, expr.false_branch):
             live, sizes, flow = set(self._live), set(self._sizes), self._in_dataflow
             self._expr(branch)
@@ -212,7 +213,7 @@ class GraphVerifier:
 
     def _impure(self, call: relax.Call, why: str) -> None:
         if self._in_dataflow:
-            help = "do it outside the dataflow block"
+            help = "move the call out of the dataflow block"
             self.report.add("E0482", f"{why} inside a dataflow block", call, "has a side effect", help=help)
         elif self._pure:
             help = "declare the function `@R.function(pure=False)`"
@@ -234,7 +235,8 @@ class GraphVerifier:
                 if top not in self._sizes and top not in self._reported:
                     self._reported.add(top)
                     message = f"the symbolic size `{top.name}` is not bound here"
-                    help = f'bind it where it stands alone: by a dimension, or by a parameter `R.Shape(["{top.name}"])`'
+                    parameter = f'R.Shape(["{top.name}"])'
+                    help = f"bind it first: use it alone as a dimension, or pass it as a parameter `{parameter}`"
                     self.report.add("E0493", message, at, "not bound", help=help)
             elif not isinstance(top, tir.IntImm):
                 stack.extend(children(top))

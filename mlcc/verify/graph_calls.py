@@ -23,9 +23,9 @@ def impurity(call: relax.Call, functions: Functions) -> str | None:
         known = get(op.name)
         if known is None or known.pure:
             return None
-        return f"`R.{known.short}` has a side effect: it cannot stand"
+        return f"`R.{known.short}` has a side effect: it is not allowed"
     if isinstance(op, relax.ExternFunc):
-        return f"calling the packed function `{op.name}` may have side effects: it cannot stand"
+        return f"calling the packed function `{op.name}` may have side effects: it is not allowed"
     if isinstance(op, relax.GlobalVar):
         func = functions.get(op.name)
         if isinstance(func, relax.Function) and not func.is_pure:
@@ -67,7 +67,7 @@ def _arguments(
     names: Sequence[str], bound: Bound, report: Report,
 ) -> None:  # fmt: skip
     if len(args) != len(infos):
-        report.add("E0486", f"`{name}` takes {len(infos)} arguments, {len(args)} are given", call)
+        report.add("E0486", f"`{name}` takes {len(infos)} arguments, but {len(args)} are given", call)
         return
     for at, (argument, want) in enumerate(zip(args, infos, strict=True)):
         have = argument.struct_info
@@ -90,7 +90,7 @@ def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
     if func is None:
         return  # a missing function is the build's to report
     if not isinstance(func, tir.PrimFunc):
-        report.add("E0488", f"`{callee.name}` is no TensorIR function", call)
+        report.add("E0488", f"`{callee.name}` is not a TensorIR function", call)
         return
     passed = _argument_infos(call.args[1])
     if passed is None:
@@ -105,7 +105,7 @@ def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
     if count != len(func.params):
         parts = f"{len(passed)} arguments, {len(results)} results" + (f", {scalars} sizes" if scalars else "")
         place = (Label(func.span, f"`{callee.name}` is defined here"),) if func.span is not None else ()
-        message = f"`{callee.name}` has {len(func.params)} parameters, the call has {parts}"
+        message = f"`{callee.name}` has {len(func.params)} parameters, but the call has {parts}"
         report.add("E0486", message, call, related=place)
         return
     _check_inputs_unmodified(call, callee.name, func, len(passed), report)
@@ -136,7 +136,7 @@ def _check_inputs_unmodified(call: relax.Call, name: str, func: tir.PrimFunc, co
         if at < count and at not in in_place:
             place = (Label(func.span, f"`{name}` is defined here"),) if func.span is not None else ()
             message = f"`{name}` writes its parameter `{func.params[at].name}`, for which the call passes argument {at}"
-            help = f"make it a result, or say so: `R.call_tir_inplace(..., inplace_indices=[{at}])`"
+            help = f"make it a result, or use `R.call_tir_inplace(..., inplace_indices=[{at}])`"
             report.add("E0497", message, call, related=place, help=help)
 
 

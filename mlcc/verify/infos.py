@@ -50,14 +50,14 @@ def clash(want: relax.StructInfo, have: relax.StructInfo, bound: Bound | None = 
 
 
 def kind_of(info: relax.StructInfo) -> str:
-    """Return the kind of a value in two words, for messages."""
+    """Return the kind of a value for messages, such as "a tensor"."""
     match info:
         case relax.TensorStructInfo():
             return "a tensor"
         case relax.ShapeStructInfo():
             return "a shape"
         case relax.PrimStructInfo(dtype=dtype):
-            return f"one {dtype}"
+            return f"a scalar of {dtype}"
         case relax.TupleStructInfo():
             return "a tuple"
         case relax.FuncStructInfo():

@@ -194,14 +194,14 @@ class _LintVisitor(Paths):
         name = store.node.buffer.name
         verb = "write" if isinstance(other.node, tir.BufferStore) else "write and read"
         shown = ", ".join(map(str, element))
-        message = f"iterations of the parallel loop `{loop.var.name}` {verb} one element of `{name}`"
+        message = f"iterations of the parallel loop `{loop.var.name}` {verb} the same element of `{name}`"
         text = f"`{name}[{shown}]` where `{loop.var.name}` is {first}"
         again = "written" if isinstance(other.node, tir.BufferStore) else "read"
         related = (
             Label(other.node.span, f"{again} where `{loop.var.name}` is {second}"),
-            Label(loop.node.span, "its iterations run in any order, and at once"),
+            Label(loop.node.span, "its iterations may run in any order and at the same time"),
         )
-        help = "make the loop serial, or give each iteration elements of its own"
+        help = "make the loop serial, or give each iteration its own elements"
         self._report.warn("W0301", message, store.node, text, related=related, help=help)
         return True
 

@@ -159,7 +159,7 @@ class _BoundsChecker(Paths):
             Label(s.node.span, f"loop `{s.var.name}` runs over {spell(s.extent)} values") for s in loops
         )  # fmt: skip
         verb = "written" if isinstance(node, tir.BufferStore) else "read"
-        message = f"`{buffer.name}` is {verb} outside: index {value} of dimension {at}, which has {extent}"
+        message = f"`{buffer.name}` is {verb} out of bounds: index {value} in dimension {at} of extent {extent}"
         other = Search(self._numbers, steps, self._samples[0]).extreme(
             _extreme_lane(node.indices[at], not greatest), not greatest
         )

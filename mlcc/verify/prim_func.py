@@ -58,7 +58,7 @@ class FuncVerifier:
         matched = [b for b in func.buffers if b is not None]
         for param, buffer in zip(func.params, func.buffers, strict=False):
             if buffer is not None and not param.dtype.is_handle:
-                message = f"parameter `{param.name}` has a buffer, so it is a handle, not {param.dtype}"
+                message = f"parameter `{param.name}` has a buffer, so it must be a handle, not {param.dtype}"
                 self.report.add("E0346", message, param)
         for buffer in matched:
             self._define(buffer, buffer)
@@ -82,7 +82,7 @@ class FuncVerifier:
         self.report.at(stmt)
         rule = self._RULES.get(type(stmt))
         if rule is None:
-            self.report.add("E0349", f"`{type(stmt).__name__}` cannot stand here", stmt)
+            self.report.add("E0349", f"`{type(stmt).__name__}` is not allowed here", stmt)
         elif isinstance(stmt, tir.BlockRealize):
             self._realize(stmt, outermost)
         else:
@@ -92,7 +92,7 @@ class FuncVerifier:
     def _bind(self, stmt: tir.Bind) -> None:
         self._expr(stmt.value)
         if stmt.var.dtype is not stmt.value.dtype:
-            message = f"`{stmt.var.name}` is {stmt.var.dtype} and its value {stmt.value.dtype}"
+            message = f"`{stmt.var.name}` is {stmt.var.dtype}, but its value is {stmt.value.dtype}"
             self.report.add("E0337", message, stmt)
         self._define(stmt.var, stmt)
 
@@ -106,7 +106,7 @@ class FuncVerifier:
             return
         want = access_dtype(stmt.buffer, stmt.indices)
         if stmt.value.dtype is not want:
-            message = f"`{stmt.buffer.name}` holds {want}, the value is {stmt.value.dtype}"
+            message = f"`{stmt.buffer.name}` holds {want}, but the value is {stmt.value.dtype}"
             place = Label(self._scope.place(stmt.buffer), f"`{stmt.buffer.name}` is declared here")
             self.report.add("E0338", message, stmt, related=(place,) if place.span else ())
 
@@ -162,10 +162,10 @@ class FuncVerifier:
         for part in (stmt.min, stmt.extent, *((stmt.step,) if stmt.step is not None else ())):
             self._expr(part)
             if part.dtype is not stmt.var.dtype:
-                message = f"loop variable `{stmt.var.name}` is {stmt.var.dtype}, a bound of the loop is {part.dtype}"
+                message = f"loop variable `{stmt.var.name}` is {stmt.var.dtype}, but a loop bound is {part.dtype}"
                 self.report.add("E0337", message, part)
         if not stmt.var.dtype.is_int or stmt.var.dtype.lanes != 1:
-            message = f"loop variable `{stmt.var.name}` is {stmt.var.dtype}, not an integer"
+            message = f"loop variable `{stmt.var.name}` must be an integer, not {stmt.var.dtype}"
             self.report.add("E0337", message, stmt)
         self._loop_kind(stmt)
         with self._scope.frame():
@@ -183,7 +183,7 @@ class FuncVerifier:
     def _loop_kind(self, stmt: tir.For) -> None:
         name = stmt.var.name
         if stmt.step is not None and (step := tir.const_int(stmt.step)) is not None and step <= 0:
-            self.report.add("E0343", f"loop `{name}` has step {step}; a step is positive", stmt)
+            self.report.add("E0343", f"loop `{name}` has step {step}; a step must be positive", stmt)
         if stmt.kind is ForKind.THREAD_BINDING:
             self._thread(stmt.thread or "", stmt.extent, stmt)
         elif stmt.thread is not None:
@@ -193,7 +193,7 @@ class FuncVerifier:
         """One extent for each thread axis of a kernel (virtual threads may repeat)."""
         if tag not in THREADS:
             known = "blockIdx.x, threadIdx.x, vthread.x, ..."
-            self.report.add("E0343", f"`{tag}` is no thread axis", at, help=f"thread axes are {known}")
+            self.report.add("E0343", f"`{tag}` is not a thread axis", at, help=f"thread axes are {known}")
             return
         if not self._thread_nest:
             self._threads.clear()
@@ -214,7 +214,7 @@ class FuncVerifier:
                 self.report.add("E0337", f"an axis of block `{block.name}` is bound to {value.dtype}", value)
         self._condition(stmt.predicate, "a block predicate", stmt)
         if block in self._blocks:
-            self.report.add("E0333", f"block `{block.name}` stands at two places", block)
+            self.report.add("E0333", f"block `{block.name}` occurs twice", block)
             return
         self._blocks.add(block)
         if len(stmt.values) != len(block.iter_vars):
@@ -240,9 +240,9 @@ class FuncVerifier:
             self._expr(axis.dom.min)
             self._expr(axis.dom.extent)
             if not axis.var.dtype.is_int or axis.var.dtype.lanes != 1:
-                self.report.add("E0337", f"axis `{axis.var.name}` is {axis.var.dtype}, not an integer", axis)
+                self.report.add("E0337", f"axis `{axis.var.name}` must be an integer, not {axis.var.dtype}", axis)
             if axis.kind is IterKind.THREAD:
-                self.report.add("E0344", f"axis `{axis.var.name}` has no kind of a block axis", axis)
+                self.report.add("E0344", f"axis `{axis.var.name}` has an unknown kind of block axis", axis)
         for axis in block.iter_vars:
             self._define(axis.var, axis)
             self._domains.ranges[axis.var] = axis.dom
@@ -266,7 +266,7 @@ class FuncVerifier:
         self._use_buffer(region.buffer, region if region.span is not None else at)
         if len(region.region) != len(region.buffer.shape):
             message = (
-                f"`{region.buffer.name}` has {len(region.buffer.shape)} dimensions, the region {len(region.region)}"
+                f"`{region.buffer.name}` has {len(region.buffer.shape)} dimensions, but its region {len(region.region)}"
             )
             self.report.add("E0339", message, region)
         for span in region.region:
@@ -282,11 +282,13 @@ class FuncVerifier:
         self._check_buffer(target)
         self._declare(target, match)
         if target.dtype is not source.dtype:
-            message = f"`{target.name}` is {target.dtype}, its source `{source.name}` {source.dtype}"
+            message = f"`{target.name}` is {target.dtype}, but its source `{source.name}` is {source.dtype}"
             self.report.add("E0353", message, match)
         region = match.source.region
         if len(target.shape) > len(region):
-            message = f"`{target.name}` has {len(target.shape)} dimensions, the region of `{source.name}` {len(region)}"
+            message = (
+                f"`{target.name}` has {len(target.shape)} dimensions, but the region of `{source.name}` {len(region)}"
+            )
             self.report.add("E0353", message, match)
             return
         lead = len(region) - len(target.shape)
@@ -295,7 +297,7 @@ class FuncVerifier:
             size = tir.const_int(span.extent)
             if size is not None and extent is not None and size != extent:
                 message = (
-                    f"dimension {at} of the region of `{source.name}` has {size} elements, `{target.name}` {extent}"
+                    f"dimension {at} of the region of `{source.name}` has {size} elements, but `{target.name}` {extent}"
                 )
                 self.report.add("E0353", message, match)
 
@@ -327,10 +329,10 @@ class FuncVerifier:
         for part in (*buffer.shape, *buffer.strides, *offset):
             self._expr(part)
             if not part.dtype.is_int or part.dtype.lanes != 1:
-                message = f"sizes, strides and offset of `{buffer.name}` are integers, not {part.dtype}"
+                message = f"sizes, strides and offset of `{buffer.name}` must be integers, not {part.dtype}"
                 self.report.add("E0350", message, part)
         if buffer.strides and len(buffer.strides) != len(buffer.shape):
-            message = f"`{buffer.name}` has {len(buffer.shape)} dimensions and {len(buffer.strides)} strides"
+            message = f"`{buffer.name}` has {len(buffer.shape)} dimensions but {len(buffer.strides)} strides"
             self.report.add("E0350", message, buffer)
         for size in buffer.shape:
             value = tir.const_int(size)
@@ -344,14 +346,14 @@ class FuncVerifier:
         place = self._scope.place(item)
         if not self._scope.define(item, at):
             word = "buffer" if isinstance(item, tir.Buffer) else "variable"
-            related = (Label(place, "it is bound here too"),) if place is not None else ()
+            related = (Label(place, "it is also bound here"),) if place is not None else ()
             self.report.add("E0333", f"{word} `{item.name}` is bound twice", at, related=related)
 
     def _use_buffer(self, buffer: tir.Buffer, at: Any) -> None:
         if self._scope.bound(buffer):
             return
         place = self._scope.place(buffer)
-        related = (Label(place, "it is declared here, and lives in this block only"),) if place is not None else ()
+        related = (Label(place, "it is declared here and visible only in this block"),) if place is not None else ()
         self.report.add("E0332", f"buffer `{buffer.name}` is not declared here", at, related=related)
 
     # ------------------------------------------------------------ expressions
@@ -360,7 +362,7 @@ class FuncVerifier:
         self._expr(condition)
         if not condition.dtype.is_bool or (condition.dtype.lanes != 1 and not by_lane):
             near = condition if condition.span is not None else at
-            self.report.add("E0342", f"the condition of {of} is {condition.dtype}, not bool", near)
+            self.report.add("E0342", f"the condition of {of} must be bool, not {condition.dtype}", near)
 
     def _expr(self, root: Expr) -> None:
         """Every node below `root`; those seen before in a frame that still lives need no second look."""

@@ -149,10 +149,10 @@ def test_int64_loops_keep_their_dtype() -> None:
         ([c.floordiv(4, c.add(I, 1))], loops(i=4), TRUE, "`4 // (i + 1)` divides by a loop"),
         ([c.minimum(I, 3)], loops(i=4), TRUE, "`T.min(i, 3)` is neither a sum"),
         ([c.add(c.mul(I, 3), J)], loops(i=4, j=2), TRUE, "the scales of its terms do not fit"),
-        ([I, I], loops(i=4), TRUE, "the parts of `i` that are taken overlap or leave a gap"),
+        ([I, I], loops(i=4), TRUE, "the parts of `i` that are used overlap or leave a gap"),
         ([I], loops(i=4, j=4), TRUE, "`j` is not used"),
-        ([c.floordiv(I, 4)], loops(i=16), TRUE, "the parts of `i` that are taken overlap or leave a gap"),
-        ([I], loops(i=4), c.equal(I, 2), "the predicate `i == 2` is no conjunction of bounds"),
+        ([c.floordiv(I, 4)], loops(i=16), TRUE, "the parts of `i` that are used overlap or leave a gap"),
+        ([I], loops(i=4), c.equal(I, 2), "the predicate `i == 2` is not a conjunction of bounds"),
         ([c.floormod(c.floormod(I, 8), 3)], loops(i=16), TRUE, "a remainder that 3 does not divide"),
     ],
 )  # fmt: skip
@@ -168,14 +168,14 @@ def test_loops_in_terms_of_loops_are_refused() -> None:
 
 
 def test_constraints_nest_or_are_apart() -> None:
-    """Bounds that cut through one another describe no mixed radix."""
+    """Bounds that partly overlap describe no mixed radix."""
     whole = c.add(c.add(c.add(c.mul(I, 30), c.mul(J, 15)), c.mul(K, 3)), N)
     iters = loops(i=4, j=2, k=5, n=3)
     high, low = c.add(c.mul(I, 2), J), c.add(c.mul(K, 3), N)
     assert detect_iter_map([whole], iters, c.logical_and(c.less(high, 3), c.less(low, 5)), "bijective").reason
     assert detect_iter_map([high, low], iters, c.logical_and(c.less(high, 3), c.less(low, 5)), "bijective")
     crossing = c.add(c.mul(J, 5), K)
-    assert "cut through one another" in detect_iter_map(
+    assert "overlap without one containing the other" in detect_iter_map(
         [whole], iters, c.logical_and(c.less(high, 3), c.less(crossing, 5)), "bijective"
     ).reason or not detect_iter_map([whole], iters, c.logical_and(c.less(high, 3), c.less(crossing, 5)))
 

@@ -102,7 +102,7 @@ def test_sizes_that_decide(torch: Any) -> None:
         ([(2, 7), ((2, 7), "float32")], "E1031", "describes 2"),
         ([((2, -7), "float32")], "E1031", "input 0"),
         ([(("2 +", 7), "float32")], "E1031", "input 0"),
-        ([((2, 7), "float31")], "E1031", "'float31' is no dtype"),
+        ([((2, 7), "float31")], "E1031", "'float31' is not a dtype"),
         ([7], "E1031", "input 0"),
         ([((2, 8), "float32")], "E1030", "same reduction dim, but got [2, 8] X [7, 2]. (at `%linear`)"),
     ],

@@ -58,7 +58,7 @@ def test_roles_are_those_of_the_kernels() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("B.data, s, n)", "B.data, s)", "takes 4 arguments, 3 were given"),
+        ("B.data, s, n)", "B.data, s)", "takes 4 arguments, but 3 were given"),
         ("B.data, s, n)", "B.data, n, n)", "argument 2 of the kernel `f_kernel` is int64, its parameter `s` float32"),
         ("(A.data, B", "(s, B", "argument 0 of the kernel `f_kernel` is float32, its parameter `var_A` handle"),
     ],

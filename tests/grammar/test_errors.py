@@ -70,7 +70,7 @@ def test_the_binding_is_shown() -> None:
         mlcc.parse(text)
     (diagnostic,) = caught.value.diagnostics
     (related,) = diagnostic.related
-    assert related.text == "`i` is bound here in a loop, and lives in that loop only"
+    assert related.text == "`i` is bound here in a loop, and is visible in that loop only"
     assert related.span is not None
     assert related.span.source.line_col(related.span.start) == (3, 9)
 

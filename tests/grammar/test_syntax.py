@@ -151,7 +151,7 @@ def test_tabs_indent_to_the_next_eighth_column() -> None:
 
 def test_a_script_has_loops_at_the_top_and_no_classes() -> None:
     assert parse("for i in range(3):\n    sch.f(i)\n", "script").body[0].kind == "for"
-    with pytest.raises(CompileError, match="a class cannot stand in a schedule script"):
+    with pytest.raises(CompileError, match="a class is not allowed in a schedule script"):
         parse("class A:\n    pass\n", "script")
 
 

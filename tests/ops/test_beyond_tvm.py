@@ -127,7 +127,7 @@ def test_infinity_as_tvm_prints_it(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "constant, match", [('"infinite", "float32"', "is no number"), ('"inf", "int32"', "does not fit")]
+    "constant, match", [('"infinite", "float32"', "is not a number"), ('"inf", "int32"', "does not fit")]
 )
 def test_no_other_text_is_a_number(constant: str, match: str) -> None:
     with pytest.raises(CompileError, match=match):

@@ -117,7 +117,7 @@ def test_decorators_and_base_names() -> None:
         pass
 
     assert issubclass(Mine, relax.ExprFunctor) and Mine.__name__ == "Mine"
-    with pytest.raises(TypeError, match="a relax expression is visited, not 3"):
+    with pytest.raises(TypeError, match="only relax expressions can be visited, not 3"):
         Mine().visit_expr(3)
 
 

@@ -99,4 +99,4 @@ def main(A: T.Buffer((16,), "float32")):
             "llvm",
         )
     assert [d.code for d in caught.value.diagnostics] == ["E0337"]
-    assert "axis `vi` of block `A` is int32, and bound to int64" in str(caught.value)
+    assert "axis `vi` of block `A` is int32, but bound to int64" in str(caught.value)

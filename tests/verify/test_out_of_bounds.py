@@ -44,7 +44,7 @@ def test_loops_one_too_long_are_reported(n: int) -> None:
     assert verify(mlcc.parse(COPY.format(n=n, loop=n))) == []
     found = verify(mlcc.parse(COPY.format(n=n, loop=n + 1)))
     assert [d.code for d in found] == ["E0355", "E0355"]
-    assert f"index {n} of dimension 0, which has {n}" in found[0].message
+    assert f"index {n} in dimension 0 of extent {n}" in found[0].message
 
 
 def test_every_path_refuses() -> None:
@@ -93,6 +93,6 @@ def main(B: T.Buffer((8,), "float32")):
         B[{index}] = T.float32(0)
 """
     (found,) = verify(mlcc.parse(text))
-    assert f"index {greatest} of dimension 0, which has 8" in found.message
+    assert f"index {greatest} in dimension 0 of extent 8" in found.message
     fine = text.replace("(8,)", f"({greatest + 1},)")
     assert verify(mlcc.parse(fine)) == []
