@@ -1,4 +1,4 @@
-"""Every diagnostic code, with what `mlcc explain` says of it. One module per range, so that parts keep apart.
+"""Every diagnostic code, with its explanation for `mlcc explain`; one module per range of codes.
 
 E00 command line and files; E01 syntax; E02 names and scopes; E03 TensorIR; E04 relax; E05 passes; E06 schedules;
 E07 targets; E08 run time; E09 constants and data; E10 importers; E11, W11 tuning; E114 measuring; W03 warnings on

@@ -3,27 +3,27 @@
 CODES: dict[str, tuple[str, str]] = {
     "E0001": (
         "a file cannot be read",
-        "The file named on the command line, or in a text, does not exist, is a folder, or may not be read. "
-        "Paths on the command line are taken from the current folder, paths inside a file from that file's folder.",
+        "The file named on the command line, or in a text, does not exist, is a folder, or may not be read. Paths on "
+        "the command line are taken from the current folder, paths inside a file from that file's folder.",
     ),
     "E0002": (
         "a file cannot be written",
-        "The folder is missing or not writable, the file is write-protected, or the disk is full, that of standard "
-        "output perhaps. Outputs are written whole or not at all: an "
-        "earlier file of that name is still as it was.",
+        "The folder is missing or not writable, the file is write-protected, or the disk is full, possibly that of "
+        "standard output. Files are written atomically: an earlier file of that name is unchanged.",
     ),
     "E0003": (
-        "not a sound file of arrays",
-        "The file is no .npz or .safetensors, is cut off or damaged, encrypted, or holds Python objects, which mlcc "
-        "never loads; or an array's header says something else than the file holds. An array that unpacks to more than "
-        "1 GiB plus three times the archive is read only where a declaration says its size: store it unpacked. The "
-        "tensors of a .safetensors follow one another without gaps or overlaps, under a header of at most 32 MiB. "
-        "Write it with numpy.savez(path, name=array, ...), or safetensors.numpy.save_file({name: array}, path).",
+        "not a valid file of arrays",
+        "The file is not an .npz or .safetensors file, is truncated, damaged or encrypted, or contains Python "
+        "objects, which mlcc never loads; or an array's header contradicts the content. A compressed array of more "
+        "than 1 GiB plus three times the archive is read only if a declaration states its size: store it "
+        "uncompressed. The tensors of a .safetensors file must be contiguous, without overlaps, and its header at "
+        "most 32 MiB. Write it with numpy.savez(path, name=array, ...), or safetensors.numpy.save_file({name: "
+        "array}, path).",
     ),
     "E0004": (
-        "arrays do not fit the function",
-        "An array that the function needs is missing from the files, or one is there that no parameter has the name "
-        "of. Arrays are matched to parameters by name: an array `layer1.weight` is for `layer1_weight`, too. "
+        "arrays do not match the function",
+        "An array that the function needs is missing from the files, or an array has a name that no parameter has. "
+        "Arrays are matched to parameters by name; an array `layer1.weight` is for `layer1_weight`, too. "
         "`--in NAME=FILE` gives an array of a .npy file, or the only one of a file, the name of a parameter, "
         "`--in NAME=FILE:ARRAY` an array of another name. `--random` makes what is missing, `--ignore-extra` leaves "
         "out what no parameter takes.",
@@ -40,8 +40,8 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0007": (
         "nested too deeply",
-        "Expressions, statements or functions are nested deeper than mlcc follows. Programs that people or tools write "
-        "are far from this bound; split the expression, or the function.",
+        "Expressions, statements or functions are nested deeper than mlcc supports, which is far beyond ordinary "
+        "programs. Split the expression or the function.",
     ),
     "E0017": (
         "random arrays that cannot be made",
@@ -51,37 +51,38 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0010": (
         "an output is an input",
-        "What a command writes is none of the files that it reads, by whatever name or link: model, arrays, scripts, "
-        "rules, environments, and the .npz that a text or a .ptx refers to. Name another file. `mlcc fmt -i` is the "
-        "command that rewrites its input.",
+        "A command never writes to a file that it reads, under whatever name or link: model, arrays, scripts, rules, "
+        "environments, and the .npz that a text or a .ptx refers to. Name another file. Only `mlcc fmt -i` rewrites "
+        "its input.",
     ),
     "E0011": (
         "two outputs are one file",
-        "Two options name the same file, perhaps by different names or links. The second would replace the first.",
+        "Two options name the same file, possibly by different names or links. The second output would replace the "
+        "first.",
     ),
     "E0012": (
-        "a suffix that does not fit",
-        "The suffix of an output says what is in it: .o, .so, .s, .ll, .ptx, .mlca, .cu, .metal, .h, .npz, "
-        ".safetensors, .mlc, .mls. No object goes into a .mlc or a .c file, which are likely sources. A suffix that "
-        "mlcc does not know asks for --emit (in Python: `emit=`), which says what to write.",
+        "the suffix does not fit the output",
+        "The suffix of an output states its format: .o, .so, .s, .ll, .ptx, .mlca, .cu, .metal, .h, .npz, "
+        ".safetensors, .mlc, .mls. An object is never written to a .mlc or .c file, which is likely a source. For "
+        "other suffixes, name the format with --emit (in Python: `emit=`).",
     ),
     "E0013": (
-        "a file that nobody named would be replaced",
-        "Some files are written only by implication: the constants in `net.npz` beside `-o net.mlc` or `-o net.ptx`, "
-        "and dumps in --dump-dir. Such a file replaces only one that mlcc wrote for the same purpose, which a mark "
-        "inside says (the comment of the zip, the first line of the dump), and stays untouched if it already holds "
-        "what is needed. Name another file (--data FILE), or pass --force.",
+        "a file that was not named would be replaced",
+        "Some files are written implicitly: the constants in `net.npz` beside `-o net.mlc` or `-o net.ptx`, and "
+        "dumps in --dump-dir. Such a file replaces only one that mlcc wrote for the same purpose, as marked inside "
+        "(the zip comment, the first line of a dump), and is kept if it already has the needed content. Name another "
+        "file (--data FILE), or pass --force.",
     ),
     "E0014": (
         "binary data for a terminal",
         "Objects, libraries and arrays are not shown on a terminal. Name a file, or redirect standard output.",
     ),
     "E0015": (
-        "an environment variable that says nonsense",
+        "an invalid environment variable",
         "Variables that start with MLCC_ are read strictly: MLCC_CACHE (0 or 1), MLCC_CACHE_DIR (a folder), "
-        "MLCC_CACHE_SIZE (MiB), MLCC_JOBS, MLCC_NUM_THREADS, MLCC_CPU (one of the CPUs that `mlcc inspect` lists: run "
-        "kernels in their versions for it), MLCC_CUDA_DEVICE (a number), MLCC_CUDA_DRIVER (pycuda or bindings), "
-        "MLCC_TRACEBACK (0 or 1). One that is empty counts as not set.",
+        "MLCC_CACHE_SIZE (MiB), MLCC_JOBS, MLCC_NUM_THREADS, MLCC_CPU (one of the CPUs that `mlcc inspect` lists: "
+        "run kernels in their versions for it), MLCC_CUDA_DEVICE (a number), MLCC_CUDA_DRIVER (pycuda or bindings), "
+        "MLCC_TRACEBACK (0 or 1). An empty variable counts as unset.",
     ),
     "E0090": (
         "wrong usage of a command",
@@ -90,7 +91,7 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0016": (
         "out of memory",
-        "There was not enough memory: for the compiler, or for LLVM, which compiles in a process of its own where "
-        "memory is limited (`ulimit -v`). Raise the limit, or split the module.",
+        "There was not enough memory for the compiler, or for LLVM, which runs in a separate process if memory is "
+        "limited (`ulimit -v`). Raise the limit, or split the module.",
     ),
 }
