@@ -129,9 +129,11 @@ class Signature:
             return list(args)
         inputs = [(p, v) for p, v in zip(params, args, strict=True) if p.name not in missing]
         given: list[Argument] = []
-        self._add([p for p, _ in inputs], [v for _, v in inputs], given)
+        self._convert_all([p for p, _ in inputs], [v for _, v in inputs], given)
         symbols = bind_symbols(given)
-        return [self._fresh(p, symbols, given) if p.name in missing else v for p, v in zip(params, args, strict=True)]
+        return [
+            self._new_array(p, symbols, given) if p.name in missing else v for p, v in zip(params, args, strict=True)
+        ]
 
     def failure(
         self, code: int, text: str | None, found: list[Diagnostic] | None = None, given: Sequence[Argument] = (),
