@@ -73,9 +73,9 @@ class AttentionKernel(KernelTemplate):
     def call_stop(self, number: Expr) -> Expr:
         return self.key_tiles[1]
 
-    def do_bounds(self, i: Expr, place: Expr, low: tir.Var, high: tir.Var) -> list[Stmt]:
+    def do_bounds(self, i: Expr, index: Expr, low: tir.Var, high: tir.Var) -> list[Stmt]:
         limits = self.attention.limits
-        return [] if limits is None else limits.bounds(i, self.by_data[low], self.by_data[high], place)
+        return [] if limits is None else limits.bounds(i, self.by_data[low], self.by_data[high], index)
 
     def _offset_in_tile(self, start: Expr, bound: Expr) -> Expr:
         keys = c.const(self.tile.keys, INT64)
@@ -125,16 +125,22 @@ class AttentionKernel(KernelTemplate):
         return [tir.Evaluate(c.call("void", "ptx_wait_group", 0))] if self.has_async_copies else []
 
     def do_fetch_query(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
-        what = self.attention
-        return self._fetch(what.query, what.queries, (what.width, self.tile.width), (b, h, first), thread, tile)
+        attention = self.attention
+        return self._fetch(
+            attention.query, attention.queries, (attention.width, self.tile.width), (b, h, first), thread, tile
+        )
 
     def do_fetch_key(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
-        what = self.attention
-        return self._fetch(what.key, what.keys, (what.width, self.tile.width), (b, h, first), thread, tile)
+        attention = self.attention
+        return self._fetch(
+            attention.key, attention.keys, (attention.width, self.tile.width), (b, h, first), thread, tile
+        )
 
     def do_fetch_value(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
-        what = self.attention
-        return self._fetch(what.value, what.keys, (what.columns, self.tile.columns), (b, h, first), thread, tile)
+        attention = self.attention
+        return self._fetch(
+            attention.value, attention.keys, (attention.columns, self.tile.columns), (b, h, first), thread, tile
+        )
 
     def _fetch(
         self, element: Element, extent: Expr, columns: tuple[int, int], at: tuple[Expr, Expr, Expr], thread: Expr,

@@ -45,8 +45,8 @@ def from_operator(call: relax.Call, tail: ResultLayout, operands: Operands) -> A
         if bias is None:
             return scaled
         dims = (batch, heads, queries, keys)
-        place = [raw(a) for a in broadcast_index(bias, dims, (b, h, i, j))]
-        return c.add(scaled, c.cast(FLOAT32, element(bias, place)))
+        bias_indices = [raw(a) for a in broadcast_index(bias, dims, (b, h, i, j))]
+        return c.add(scaled, c.cast(FLOAT32, element(bias, bias_indices)))
 
     mask = None if attrs["causal_mask"] is None else str(attrs["causal_mask"])
     if len(extra_operands) == 2:
@@ -146,7 +146,7 @@ class _PackedSequences:
             s, c.const(0, INT64), c.maximum(c.const(0, INT64), self.count), tir.ForKind.SERIAL, tuple(body(s))
         )
 
-    def bounds(self, i: Expr, low: tir.Buffer, high: tir.Buffer, place: Expr) -> list[Stmt]:
+    def bounds(self, i: Expr, low: tir.Buffer, high: tir.Buffer, index: Expr) -> list[Stmt]:
         def store_if_inside(s: Expr) -> list[Stmt]:
             first, end = (self._start(self.starts_q, n) for n in (s, c.add(s, 1)))
             low_k, high_k = (self._start(self.starts_k, n) for n in (s, c.add(s, 1)))
@@ -160,11 +160,11 @@ class _PackedSequences:
                 if self.window is not None:
                     begin = c.maximum(low_k, c.add(diagonal, 1 - self.window))
             inside = c.logical_and(c.less_equal(first, i), c.less(i, end))
-            stores = (c.store(low, c.maximum(begin, 0), place), c.store(high, c.minimum(stop, self.keys), place))
+            stores = (c.store(low, c.maximum(begin, 0), index), c.store(high, c.minimum(stop, self.keys), index))
             return [tir.IfThenElse(inside, stores)]
 
         zero = c.const(0, INT64)
-        return [c.store(low, zero, place), c.store(high, zero, place), self._for_each_sequence(store_if_inside)]
+        return [c.store(low, zero, index), c.store(high, zero, index), self._for_each_sequence(store_if_inside)]
 
     def tile_range(self, first: Expr, rows: int, thread: Expr) -> tuple[Expr, Expr, list[Stmt]]:
         bounds = c.make_buffer("reach", (2,), INT64, "shared")

@@ -37,8 +37,8 @@ class KernelTemplate(Folding):
     statements that replace a call of its own.
     """
 
-    def __init__(self, text: tir.PrimFunc, given: Sequence[Expr]) -> None:
-        super().__init__(dict(zip(text.params, given, strict=True)))
+    def __init__(self, text: tir.PrimFunc, arguments: Sequence[Expr]) -> None:
+        super().__init__(dict(zip(text.params, arguments, strict=True)))
         self.text = text
         self.vars: dict[tir.Var, tir.Var] = {}
         self.buffers: dict[tir.Buffer, tir.Buffer] = {}

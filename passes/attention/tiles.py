@@ -14,7 +14,7 @@ from mlcc.passes.attention.spec import Attention
 VECTOR = 4  # floats per load from shared memory
 THREADS_PER_ROW = 16  # threads per row of queries
 # accumulators per thread; fewer if rows of values are long
-MAX_SUMS, MAX_SUMS_LONG_ROWS = (64, 32)
+MAX_SUMS, MAX_SUMS_LONG_ROWS = 64, 32
 LONG_ROW_COLUMNS = 8  # columns per thread above which rows are long
 QUERIES, KEYS = (64, 32, 16, 8), (64, 32, 16)
 MMA_SIZE = 16  # rows, columns and depth of a tensor core instruction
@@ -74,8 +74,10 @@ class FmaTile(Tile):
 
     @property
     def shared(self) -> int:
-        wide = (self.rows + self.keys) * (self.width + VECTOR)  # padding of each row spreads columns over banks
-        return 4 * (wide + self.keys * self.columns + self.rows * (self.keys + VECTOR))
+        query_key_elements = (self.rows + self.keys) * (
+            self.width + VECTOR
+        )  # padding of each row spreads columns over banks
+        return 4 * (query_key_elements + self.keys * self.columns + self.rows * (self.keys + VECTOR))
 
     def placeholders(self) -> Mapping[str, object]:
         return {

@@ -136,12 +136,12 @@ def from_match(match: AttentionMatch, tail: ResultLayout, operands: Operands) ->
         return None
     batch, heads = _batch_and_heads(outer)
 
-    def accessor(x: Tensor, rows: Expr, across: Expr, turned: bool = False) -> Element:
-        shape = (*outer, across, rows) if turned else (*outer, rows, across)
+    def accessor(x: Tensor, rows: Expr, across: Expr, transposed: bool = False) -> Element:
+        shape = (*outer, across, rows) if transposed else (*outer, rows, across)
 
         def get(b: Expr, h: Expr, i: Expr, d: Expr) -> Expr:
-            place = (*_outer_indices(b, h, outer), *((d, i) if turned else (i, d)))
-            return element(x, [raw(a) for a in broadcast_index(x, shape, place)])
+            indices = (*_outer_indices(b, h, outer), *((d, i) if transposed else (i, d)))
+            return element(x, [raw(a) for a in broadcast_index(x, shape, indices)])
 
         return get
 

@@ -170,9 +170,9 @@ def _least_waste_group(items: int, max_size: int) -> int:
     return min(range(1, max_size + 1), key=lambda n: (-(-items // n) * (n + 1), -n))
 
 
-def _reuse_period(stage: Stage, place: int) -> int | None:
+def _reuse_period(stage: Stage, position: int) -> int | None:
     """Return how many consecutive iterations load the same element (`channel // 32`), or None."""
-    var = stage.loops[place].var
+    var = stage.loops[position].var
     divisors = [
         tir.const_int(node.rhs)
         for access in stage.accesses
@@ -187,11 +187,11 @@ def _check_contiguous_loads(kernel: Kernel) -> None:
     """Raise RuleNotApplicable if a reduction reads with a large stride along the axis of its results."""
     for stage in kernel.stages():
         if stage.reduced:
-            place = vectorizable_loop(stage, list(stage.spatial))
-            if place is None:
+            position = vectorizable_loop(stage, list(stage.spatial))
+            if position is None:
                 not_this(f"block `{stage.block.name}` does not store its results contiguously")
-            by_groups = _reuse_period(stage, place) is not None
-            if any(s is None and not by_groups or s is not None and not 0 <= s <= 4 for s in stage.steps_by(place)):
+            by_groups = _reuse_period(stage, position) is not None
+            if any(s is None and not by_groups or s is not None and not 0 <= s <= 4 for s in stage.steps_by(position)):
                 not_this(f"block `{stage.block.name}` does not read contiguously along its results")
 
 
@@ -242,18 +242,18 @@ def _choose_tile(kernel: Kernel, sums: list[BlockRV], last: Stage, width: Width)
     return Tile(width, row_axis if rows > 1 else None, rows, tuple(shared))
 
 
-def _shared_loads(stage: Stage, place: int) -> int:
-    """Count the vector loads of a reduction that all rows of a tile along the loop at `place` can share."""
-    if place not in stage.spatial:
+def _shared_loads(stage: Stage, position: int) -> int:
+    """Count the vector loads of a reduction that all rows of a tile along the loop at `position` can share."""
+    if position not in stage.spatial:
         return 0
     along = vectorizable_loop(stage, list(stage.spatial))
-    has_period = _reuse_period(stage, place) is not None
+    has_period = _reuse_period(stage, position) is not None
 
     def is_invariant(access: Access) -> bool:
-        step = stage.step(access, place)
+        step = stage.step(access, position)
         return tir.const_int(step) == 0 if step is not None else has_period
 
-    steps = stage.steps_by(along) if along is not None and along != place else []
+    steps = stage.steps_by(along) if along is not None and along != position else []
     return sum(step == 1 and not a.stored and is_invariant(a) for step, a in zip(steps, stage.accesses, strict=False))
 
 
@@ -304,8 +304,8 @@ def _schedule_stage(kernel: Kernel, block: BlockRV, outer_count: int, tile: Tile
 def _unroll_window(kernel: Kernel, stage: Stage, reduced: list[tuple[int, LoopRV]]) -> None:
     """Unroll the innermost loops of a reduction as long as their product is small."""
     iterations, candidates = 1, [0]
-    for number, (place, _) in enumerate(reversed(reduced), 1):
-        iterations *= stage.extents[place] or 2 * UNROLL_LIMIT + 1
+    for number, (position, _) in enumerate(reversed(reduced), 1):
+        iterations *= stage.extents[position] or 2 * UNROLL_LIMIT + 1
         if iterations > 2 * UNROLL_LIMIT:
             break
         candidates.append(number)

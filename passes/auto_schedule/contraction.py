@@ -25,8 +25,8 @@ class Operand:
     places: tuple[int | None, ...]
     windows: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
-    def has(self, place: int) -> bool:
-        return place in self.places or any(place in window for window in self.windows.values())
+    def has(self, position: int) -> bool:
+        return position in self.places or any(position in window for window in self.windows.values())
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Contraction:
     n: int
     k: tuple[int, ...]
 
-    def extent(self, place: int | None) -> int | None:
-        return 1 if place is None else self.stage.extents[place]
+    def extent(self, position: int | None) -> int | None:
+        return 1 if position is None else self.stage.extents[position]
 
-    def count(self, places: tuple[int, ...]) -> int | None:
+    def count(self, positions: tuple[int, ...]) -> int | None:
         """Return the product of the extents of some loops, or None if one is unknown."""
-        extents = [self.stage.extents[p] for p in places]
+        extents = [self.stage.extents[p] for p in positions]
         return None if None in extents else prod(n for n in extents if n is not None)
 
     @property
@@ -75,9 +75,9 @@ class Contraction:
         """
         for dimension in reversed(range(len(operand.places))):
             window = operand.windows.get(dimension, {})
-            unit_stride_axes = [place for place, step in window.items() if step == 1]
+            unit_stride_axes = [axis for axis, step in window.items() if step == 1]
             if unit_stride_axes:
-                return min(unit_stride_axes, key=lambda place: place in self.k)
+                return min(unit_stride_axes, key=lambda axis: axis in self.k)
             if operand.places[dimension] is not None:
                 return operand.places[dimension]
             if window or tir.const_int(operand.buffer.shape[dimension]) != 1:
@@ -124,56 +124,56 @@ def _operand(stage: Stage, load: tir.BufferLoad) -> Operand | None:
     """Match an access indexed by axes, each at most once, and constants; return None for any other access."""
     axis_values = {axis.var: value for axis, value in zip(stage.block.iter_vars, stage.realize.values, strict=True)}
     loop_positions = {loop.var: n for n, loop in enumerate(stage.loops)}
-    places: list[int | None] = []
+    axes: list[int | None] = []
     windows: dict[int, dict[int, int]] = {}
     for index in load.indices:
         if isinstance(index, tir.Var) and index in axis_values:
-            places.append(loop_positions[axis_values[index]])  # type: ignore[index]
+            axes.append(loop_positions[axis_values[index]])  # type: ignore[index]
             continue
-        places.append(None)
+        axes.append(None)
         parts = linear_parts(index)
         if parts is None or not parts[0].keys() <= axis_values.keys() or any(k <= 0 for k in parts[0].values()):
             return None
         if parts[0]:
-            windows[len(places) - 1] = {loop_positions[axis_values[v]]: k for v, k in parts[0].items()}  # type: ignore[index]
-    used = [p for p in places if p is not None] + [p for window in windows.values() for p in window]
-    return Operand(load.buffer, tuple(places), windows) if len(set(used)) == len(used) else None
+            windows[len(axes) - 1] = {loop_positions[axis_values[v]]: k for v, k in parts[0].items()}  # type: ignore[index]
+    used = [p for p in axes if p is not None] + [p for window in windows.values() for p in window]
+    return Operand(load.buffer, tuple(axes), windows) if len(set(used)) == len(used) else None
 
 
-def _assign_axes(stage: Stage, one: Operand, other: Operand, result: Operand) -> Contraction | str:
+def _assign_axes(stage: Stage, first: Operand, second: Operand, result: Operand) -> Contraction | str:
     name = stage.block.name
     k = tuple(stage.reduced)
-    if not all(one.has(p) and other.has(p) for p in k):
+    if not all(first.has(p) and second.has(p) for p in k):
         return f"block `{name}` reduces over an axis that only one operand has"
     if not all(result.has(p) for p in stage.spatial) or any(p in result.places for p in k):
         return f"block `{name}` does not store by all its spatial axes"
-    if not all(one.has(p) or other.has(p) or stage.extents[p] == 1 for p in stage.spatial):
+    if not all(first.has(p) or second.has(p) or stage.extents[p] == 1 for p in stage.spatial):
         return f"block `{name}` has an axis that no operand has"
-    n = _vector_axis(stage, one, other, result)
+    n = _vector_axis(stage, first, second, result)
     if n is None:
         return f"block `{name}` stores contiguously no axis that only one operand has"
-    lhs, rhs = (one, other) if other.has(n) else (other, one)
+    lhs, rhs = (first, second) if second.has(n) else (second, first)
     lhs_axes = [p for p in stage.spatial if lhs.has(p) and not rhs.has(p)]
     m = max(lhs_axes, key=lambda p: _extent_or_large(stage, p)) if lhs_axes else None
     outer = tuple(p for p in stage.spatial if p not in (m, n))
     return Contraction(stage, lhs, rhs, outer, m, n, k)
 
 
-def _vector_axis(stage: Stage, one: Operand, other: Operand, result: Operand) -> int | None:
+def _vector_axis(stage: Stage, first: Operand, second: Operand, result: Operand) -> int | None:
     """Return the axis to vectorize: stored contiguously, and indexing only one operand. Dimensions of 1 are skipped."""
     axis = None
-    for place, size in zip(result.places[::-1], result.buffer.shape[::-1], strict=True):
-        if place is not None and one.has(place) != other.has(place):
+    for candidate, size in zip(result.places[::-1], result.buffer.shape[::-1], strict=True):
+        if candidate is not None and first.has(candidate) != second.has(candidate):
             if axis is None or _extent_or_large(stage, axis) == 1:
-                axis = place
-            if stage.extents[place] != 1:
+                axis = candidate
+            if stage.extents[candidate] != 1:
                 break
         elif tir.const_int(size) != 1:
             break
     return axis
 
 
-def _extent_or_large(stage: Stage, place: int) -> int:
+def _extent_or_large(stage: Stage, position: int) -> int:
     """Return the extent of a loop, or a large number if it is unknown."""
-    known = stage.extents[place]
+    known = stage.extents[position]
     return 1 << 20 if known is None else known

@@ -97,15 +97,15 @@ def _choose_tile(kernel: Kernel, product: Contraction, groups: DotGroups | None)
     reserved = groups.reserved_registers(kernel) if groups else None
     panel_columns, unaligned = _shared_panel_columns(kernel, product), _has_unaligned_vectors(product)
     by_axis = []
-    for place in _row_axes(product):
-        size = product.extent(place)
+    for axis in _row_axes(product):
+        size = product.extent(axis)
         candidates = tiles(kernel.facts, size, n, lanes, reserved, groups is None, panel_columns, unaligned)
-        by_axis.append([(tile.efficiency(size, n), (place, tile)) for tile in candidates])
+        by_axis.append([(tile.efficiency(size, n), (axis, tile)) for tile in candidates])
     by_axis.sort(key=lambda of_axis: (of_axis[0][0], of_axis[0][1][0]), reverse=True)
     parts = [(name, about, partial(_tile_dimension, value)) for name, about, value in PARTS]
     row_choice = ("row_axis", "the loop that provides the rows of a tile", _row_axis)
     row, tile = choose_tile(
-        kernel, [(1 / worth, one) for of_axis in by_axis for worth, one in of_axis], [row_choice, *parts]
+        kernel, [(1 / worth, choice) for of_axis in by_axis for worth, choice in of_axis], [row_choice, *parts]
     )
     outer = tuple(p for p in product.stage.spatial if p not in (row, product.n))
     return replace(product, m=row, outer=outer), tile
@@ -145,7 +145,7 @@ def _outer_axes(kernel: Kernel, product: Contraction, weights: Operand, data: Op
 
     The comparison is between rereading the data for each of these axes, and the weights for each tile of the data.
     """
-    places = [*product.outer, *([product.m] if product.m is not None else []), product.n]
+    positions = [*product.outer, *([product.m] if product.m is not None else []), product.n]
     tile_extents = {product.m: tile.rows, product.n: tile.columns}
 
     def bytes_read(axes: list[int], other: Operand) -> float:
@@ -157,8 +157,8 @@ def _outer_axes(kernel: Kernel, product: Contraction, weights: Operand, data: Op
         times = prod(-(-n // tile_extents.get(p, 1)) for n, p in zip(extents, axes, strict=True) if n is not None)
         return float(size * (times if size > kernel.facts.l2_bytes // 2 else 1))
 
-    weight_axes = [p for p in places if weights.has(p) and not data.has(p)]
-    other_axes = [p for p in places if p not in weight_axes]
+    weight_axes = [p for p in positions if weights.has(p) and not data.has(p)]
+    other_axes = [p for p in positions if p not in weight_axes]
     weights_outer = bytes_read(other_axes, weights) + bytes_read([], data) >= bytes_read(
         weight_axes, data
     ) + bytes_read([], weights)
@@ -235,16 +235,16 @@ def _prepare_data(
 def _reads_own_column(product: Contraction, data: Operand) -> bool:
     """Return True if each column of the result reads the data at one column only."""
     window = data.windows.get(len(data.places) - 1, {data.places[-1]: 1})
-    return all(place == product.n or product.extent(place) == 1 for place in window)
+    return all(axis == product.n or product.extent(axis) == 1 for axis in window)
 
 
 def _pack_weights(
     kernel: Kernel, block: BlockRV, weights: Operand, product: Contraction, panel_columns: int, groups: DotGroups | None
 ) -> list[BlockRV]:  # fmt: skip
     """Pack the weights into panels as wide as a tile; return the copies that are still to be scheduled."""
-    place = product.n if weights is product.rhs else product.m
+    panel_axis = product.n if weights is product.rhs else product.m
     copy = padding_copy(kernel, block, weights.buffer)
-    if place is None or not weights.has(place):
+    if panel_axis is None or not weights.has(panel_axis):
         return [] if copy is None else [copy]
     if copy is None:
         number = read_index(kernel, block, weights.buffer)
@@ -257,15 +257,15 @@ def _pack_weights(
     number = read_index(kernel, block, written)
     index_vars = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
     if groups is not None:
-        indices = grouped_panel_indices(index_vars, weights, place, panel_columns, product.k, groups)
+        indices = grouped_panel_indices(index_vars, weights, panel_axis, panel_columns, product.k, groups)
         kernel.sch.transform_layout(block, ("read", number), tir.IndexMap(index_vars, indices))
         parallel = is_worth_parallelizing(kernel, kernel.stage(copy))
-        outer_loops = schedule_panel_copy(kernel, copy, weights, place, panel_columns, groups, 0)
+        outer_loops = schedule_panel_copy(kernel, copy, weights, panel_axis, panel_columns, groups, 0)
         if parallel:
             parallelize_outer(kernel, outer_loops)
         return []
     by_place = dict(zip(weights.places, index_vars, strict=True))
-    panel_index = by_place.pop(place)
+    panel_index = by_place.pop(panel_axis)
     depth_indices = [by_place.pop(k) for k in product.k]
     outer = [v for v in index_vars if any(v is rest for rest in by_place.values())]
     indices = (*outer, c.floordiv(panel_index, panel_columns), *depth_indices, c.floormod(panel_index, panel_columns))
@@ -313,8 +313,8 @@ def _schedule_tiles(
 def _unrolled_loops(kernel: Kernel, product: Contraction) -> int:
     """Choose how many of the innermost loops over the window to unroll; none by default."""
     candidates, steps = [0], 1
-    for count, place in enumerate(reversed(product.k[1:]), 1):
-        steps *= product.extent(place) or MAX_UNROLLED + 1
+    for count, axis in enumerate(reversed(product.k[1:]), 1):
+        steps *= product.extent(axis) or MAX_UNROLLED + 1
         if 1 < steps <= MAX_UNROLLED:
             candidates.append(count)
     return kernel.choose("unrolled", "innermost loops over the window that are unrolled", candidates)

@@ -60,8 +60,8 @@ def _pack_rows(kernel: Kernel, block: BlockRV, product: Contraction, rows: int, 
     current = match_contraction(kernel.stage(block))
     assert isinstance(current, Contraction)
     sums = current.stage.stores[0]
-    places = tuple(current.stage.axis_place(i) for i in sums.indices)
-    for region, buffer, axes, place, group_size in (
+    sum_axes = tuple(current.stage.axis_place(i) for i in sums.indices)
+    for region, buffer, axes, axis, group_size in (
         (
             ("read", read_index(kernel, block, current.lhs.buffer)),
             current.lhs.buffer,
@@ -69,10 +69,10 @@ def _pack_rows(kernel: Kernel, block: BlockRV, product: Contraction, rows: int, 
             current.k[0],
             rows,
         ),
-        (("write", 0), sums.buffer, places, current.n, lanes),
+        (("write", 0), sums.buffer, sum_axes, current.n, lanes),
     ):
         index_vars = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(buffer.shape))
-        grouped = index_vars[axes.index(place)]
+        grouped = index_vars[axes.index(axis)]
         other_vars = (v for v in index_vars if v is not grouped)
         sch.transform_layout(
             block,

@@ -94,8 +94,8 @@ def _choose_tile(kernel: Kernel, product: Contraction) -> tuple[int, int]:
     return rows, kernel.choose("columns", "columns of these dot products", costs, "tile")
 
 
-def _divisors(size: int | None, most: int) -> list[int]:
-    return [n for n in range(1, most + 1) if n == 1 or size and size % n == 0]
+def _divisors(size: int | None, max_divisor: int) -> list[int]:
+    return [n for n in range(1, max_divisor + 1) if n == 1 or size and size % n == 0]
 
 
 def _split_into_lanes(

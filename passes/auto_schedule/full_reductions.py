@@ -66,7 +66,7 @@ def full_reduction_nest(kernel: Kernel, block: BlockRV) -> str:
 
 
 def _split_chunks(
-    kernel: Kernel, stage: Stage, loops: list[LoopRV], places: list[int], split_many: bool, required: bool
+    kernel: Kernel, stage: Stage, loops: list[LoopRV], positions: list[int], split_many: bool, required: bool
 ) -> LoopRV | None:
     """Return the loop over chunks of reduction loops that are contiguous together, or None if chunks do not pay.
 
@@ -74,7 +74,7 @@ def _split_chunks(
     size divides the extent if possible; otherwise chunks are rows, or the tail is padded with neutral elements.
     """
     sch, lanes = kernel.sch, kernel.facts.lanes(stage.element_bytes)
-    known = [stage.extents[n] for n in places]
+    known = [stage.extents[n] for n in positions]
     size = None if None in known else prod(n for n in known if n is not None)
     split_many = split_many and (size is None or size >= 2 * CHUNK_ELEMENTS)
     if not split_many and not required:
@@ -98,12 +98,12 @@ def _split_chunks(
 def _contiguous_reduce_loops(stage: Stage) -> list[int]:
     """Return the innermost reduction loops that every load traverses like a single loop."""
     inner: list[int] = []
-    for place in reversed([n for n in stage.reduced if stage.extents[n] != 1]):
-        if inner and not stage.fusable(place, inner[0]):
+    for position in reversed([n for n in stage.reduced if stage.extents[n] != 1]):
+        if inner and not stage.fusable(position, inner[0]):
             break
-        if not inner and not set(stage.steps_by(place)) <= {0, 1}:
+        if not inner and not set(stage.steps_by(position)) <= {0, 1}:
             break
-        inner.insert(0, place)
+        inner.insert(0, position)
     if not inner or 1 not in stage.steps_by(inner[-1]):
         not_this("no load is contiguous along the reduction")
     return inner

@@ -60,18 +60,18 @@ def form_dot_groups(kernel: Kernel, block: BlockRV, product: Contraction) -> tup
     types = (str(product.lhs.buffer.dtype), str(product.rhs.buffer.dtype))
     if not pairs or not _multiplies_bytes(product) or not _is_worth_packing(kernel, product):
         return product, None
-    place = product.contiguous_axis(product.lhs)
-    if place not in product.k or not product.rhs.has(place) or place not in product.rhs.places:
-        place = next((p for p in reversed(product.k) if p in product.lhs.places and p in product.rhs.places), None)
+    axis = product.contiguous_axis(product.lhs)
+    if axis not in product.k or not product.rhs.has(axis) or axis not in product.rhs.places:
+        axis = next((p for p in reversed(product.k) if p in product.lhs.places and p in product.rhs.places), None)
     can_relayout = product.lhs.windows or product.rhs.windows or product.m is not None  # a copy can change the layout
     if (
-        place is None
-        or (product.extent(place) or 2) < 2
-        or not (can_relayout or place == product.contiguous_axis(product.lhs))
+        axis is None
+        or (product.extent(axis) or 2) < 2
+        or not (can_relayout or axis == product.contiguous_axis(product.lhs))
     ):
         return product, None
     if types in pairs:
-        return product, DotGroups(place, 4)
+        return product, DotGroups(axis, 4)
     flip_left = _flips_left(kernel, product)
     flipped = (_FLIPPED[types[0]], types[1]) if flip_left else (types[0], _FLIPPED[types[1]])
     if flipped in pairs:
@@ -79,9 +79,9 @@ def form_dot_groups(kernel: Kernel, block: BlockRV, product: Contraction) -> tup
         inline_into(kernel, copy)
         flipped_product = match_contraction(kernel.stage(block))
         assert isinstance(flipped_product, Contraction)
-        return flipped_product, DotGroups(place, 4)
+        return flipped_product, DotGroups(axis, 4)
     if ("int16", "int16") in pairs:
-        return product, DotGroups(place, 2, "int16")
+        return product, DotGroups(axis, 2, "int16")
     return product, None
 
 

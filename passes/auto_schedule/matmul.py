@@ -47,7 +47,7 @@ MIN_PANEL_REUSE = 24  # least rows per panel for packing to pay
 MIN_PANEL_REUSE_ROW_MAJOR = 128  # the same where vectors can be loaded without panels
 MAX_ROW_MAJOR_BYTES = 768 << 10  # bytes: rows of a larger operand miss the TLB
 # multiplications that fit the decoded code; the expected relative time with more
-MAX_UNROLLED_PRODUCTS, LONG_CODE_COST = (96, 1.3)
+MAX_UNROLLED_PRODUCTS, LONG_CODE_COST = 96, 1.3
 MAX_UNROLLED = 8  # most steps of the reduction that are unrolled
 
 MIN_DOT_VECTORS = 16  # least vectors per dot product for the lane sum to be negligible
@@ -215,7 +215,7 @@ class OperandCopy:
 def _copy_operands(kernel: Kernel, block: BlockRV, product: Contraction, plan: MatmulPlan) -> list[OperandCopy]:
     """Copy the operands that are padded, or needed in another layout."""
     copies = []
-    for operand, place, step, wanted in (
+    for operand, axis, step, wanted in (
         (product.rhs, product.n, plan.step, plan.pack_rhs),
         (product.lhs, product.m, plan.tile.rows, plan.pack_lhs),
     ):
@@ -233,7 +233,7 @@ def _copy_operands(kernel: Kernel, block: BlockRV, product: Contraction, plan: M
             inline_into(kernel, copy)
         if copy_dtype and copy_dtype != str(kernel.stage(copy).block.writes[0].buffer.dtype):
             kernel.sch.widen(copy, 0, copy_dtype)
-        copies.append(OperandCopy(copy, operand, place, step if wanted and place is not None else 0))
+        copies.append(OperandCopy(copy, operand, axis, step if wanted and axis is not None else 0))
     return copies
 
 

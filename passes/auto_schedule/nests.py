@@ -13,12 +13,12 @@ from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 
-def stores_disjointly(stage: Stage, place: int) -> bool:
+def stores_disjointly(stage: Stage, position: int) -> bool:
     """Return True if different iterations of a loop provably write different elements.
 
     Calls with effects and pointers count as conflicts, since their accesses are not visible.
     """
-    var = stage.loops[place].var
+    var = stage.loops[position].var
     others = {loop.var for loop in stage.loops} - {var}
     stored = [a for a in stage.accesses if a.stored]
     if not stored or _has_opaque_accesses(stage):
@@ -101,25 +101,25 @@ def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
 def vectorizable_loop(stage: Stage, candidates: list[int]) -> int | None:
     """Return the loop to vectorize: stores are contiguous along it, and as many loads as possible are regular."""
     chosen, best_score = None, -1
-    for place in candidates:
-        steps = stage.steps_by(place)
+    for position in candidates:
+        steps = stage.steps_by(position)
         if any(s != 1 for s, a in zip(steps, stage.accesses, strict=True) if a.stored):
             continue
         score = 1 + sum(s in (0, 1) for s in steps)
-        if score > best_score and stage.extents[place] != 1:
-            chosen, best_score = place, score
+        if score > best_score and stage.extents[position] != 1:
+            chosen, best_score = position, score
     return chosen
 
 
 def _fusion_groups(stage: Stage, order: list[int], disjoint: list[int]) -> list[list[int]]:
     """Group neighbouring loops that can be fused, outermost first."""
     groups = [[order[-1]]]
-    for place in order[-2::-1]:
+    for position in order[-2::-1]:
         head = groups[0][0]
-        if place in disjoint and head in disjoint and stage.fusable(place, head):
-            groups[0].insert(0, place)
+        if position in disjoint and head in disjoint and stage.fusable(position, head):
+            groups[0].insert(0, position)
         else:
-            groups.insert(0, [place])
+            groups.insert(0, [position])
     return groups
 
 

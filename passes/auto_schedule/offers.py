@@ -46,11 +46,11 @@ def nearest_first(guess: int, candidates: Iterable[int]) -> list[int]:
     return [guess, *sorted(set(candidates) - {guess}, key=lambda n: (abs(n - guess), n))]
 
 
-def descending_powers_of_two(most: int) -> list[int]:
+def descending_powers_of_two(largest: int) -> list[int]:
     """Return a power of two and all smaller ones, largest first."""
-    return [most, *(descending_powers_of_two(most // 2) if most > 1 else [])]
+    return [largest, *(descending_powers_of_two(largest // 2) if largest > 1 else [])]
 
 
-def divisors(size: int, most: int | None = None) -> list[int]:
-    """Return the divisors of a size, 1 first, up to `most`."""
-    return [n for n in range(1, max(min(size, most or size), 1) + 1) if size % n == 0]
+def divisors(size: int, largest: int | None = None) -> list[int]:
+    """Return the divisors of a size, 1 first, up to `largest`."""
+    return [n for n in range(1, max(min(size, largest or size), 1) + 1) if size % n == 0]

@@ -141,7 +141,7 @@ class Plans:
                     (Plan(planned.plan.rule, choices), expected),
                 ):
                     by_plan.setdefault(str(plan), (offer.name, plan, time))
-        return sorted(by_plan.values(), key=lambda one: one[2])
+        return sorted(by_plan.values(), key=lambda neighbour: neighbour[2])
 
     def repair(self, plan: Plan) -> Planned | None:
         """Apply a plan, with best guesses in place of choices that are not offered; None if the rule does not apply."""
@@ -159,14 +159,14 @@ class Plans:
         return _applied_plan(answer, self.rule_cost(rule.name)) or answer.passed[0][1]
 
 
-def best_plans(module: IRModule, facts: Facts, most: int) -> dict[str, list[Planned]]:
-    """Return the `most` plans with the least expected times for each TIR function."""
+def best_plans(module: IRModule, facts: Facts, count: int) -> dict[str, list[Planned]]:
+    """Return the `count` plans with the least expected times for each TIR function."""
     known = constant_parameters(module)
     best: dict[str, list[Planned]] = {}
     for name, func in module.functions.items():
         if isinstance(func, tir.PrimFunc) and why_left_alone(func) is None:
             plans = Plans(func, facts, known.get(name, frozenset()), name)
-            best[name] = list(islice(plans.best_first(), most))
+            best[name] = list(islice(plans.best_first(), count))
     return best
 
 
@@ -182,8 +182,8 @@ class Frontier:
         self._numbers = count()
         self._queue: list[tuple[float, int, Plan]] = []
         rules = [rule.name for rule in plans.rules]
-        own = plans.default.plan.rule if plans.default is not None else ""
-        for rule in sorted(rules, key=lambda name: name != own):
+        default_rule = plans.default.plan.rule if plans.default is not None else ""
+        for rule in sorted(rules, key=lambda name: name != default_rule):
             self._add(plans.rule_cost(rule), Plan(rule))
 
     def next(self) -> Planned | None:

@@ -139,9 +139,9 @@ def schedule_tile_stores(kernel: Kernel, epilogue: BlockRV, outer_count: int, ti
     stage, loops = kernel.stage(epilogue), kernel.loops(epilogue)
     tile_loops = list(range(outer_count, len(loops)))
     vector = vectorizable_loop(stage, tile_loops)
-    for place in tile_loops:
-        if place != vector:
-            sch.unroll(loops[place])
+    for position in tile_loops:
+        if position != vector:
+            sch.unroll(loops[position])
     if vector is None:
         return
     if vector != tile_loops[-1]:

@@ -75,9 +75,9 @@ def _shared_row_axes(kernel: Kernel, stages: list[Stage]) -> int:
         if not (stage.straight if stage.reduced else stage.plain and len(stage.stores) == 1):
             not_this(f"{name} does more than store one expression")
         long = stage.nonunit_loops
-        own = [stage.loops[n] for n in long[:count]]
-        same = (stage.same_extent(a, b) for a, b in zip(own, first, strict=False))
-        if not len(own) == len(first) == count or not all(same):
+        row_loops = [stage.loops[n] for n in long[:count]]
+        same = (stage.same_extent(a, b) for a, b in zip(row_loops, first, strict=False))
+        if not len(row_loops) == len(first) == count or not all(same):
             not_this(f"{name} runs over other rows")
         inner = list(stage.reduced) if stage.reduced else long[count:]
         if any(n not in long[:count] for n in long if n not in inner):
@@ -130,16 +130,16 @@ def split_reduction(
     return [*steps, (block, "last")]
 
 
-def _accumulators_and_fit(times: int | None, last: int | None, lanes: int, most: int) -> tuple[int, bool]:
+def _accumulators_and_fit(times: int | None, last: int | None, lanes: int, max_count: int) -> tuple[int, bool]:
     """Return the number of vector accumulators, and True if the loops fuse into one without a tail.
 
     `times` is the number of iterations of the loops together, `last` that of the innermost one.
     """
-    accumulators = _accumulators(times, lanes, most)
+    accumulators = _accumulators(times, lanes, max_count)
     for candidate in (accumulators, accumulators // 2):
         if candidate and times is not None and times % (candidate * lanes) == 0:
             return candidate, True
-    return _accumulators(last, lanes, most), False
+    return _accumulators(last, lanes, max_count), False
 
 
 def _distinct_counts(ways: Sequence[tuple[int, bool]]) -> list[int]:
@@ -154,12 +154,12 @@ def _accumulators(iterations: int | None, lanes: int, max_count: int) -> int:
     return count
 
 
-def _innermost_fusable(stage: Stage, places: list[int]) -> list[int]:
+def _innermost_fusable(stage: Stage, positions: list[int]) -> list[int]:
     """Return the innermost of some loops that traverse memory like a single loop."""
-    first = len(places) - 1
-    while first > 0 and stage.fusable(places[first - 1], places[first]):
+    first = len(positions) - 1
+    while first > 0 and stage.fusable(positions[first - 1], positions[first]):
         first -= 1
-    return places[max(first, 0) :]
+    return positions[max(first, 0) :]
 
 
 def _reduces_row_of(stage: Stage, before: Stage) -> bool:
@@ -225,14 +225,14 @@ def schedule_row_stage(kernel: Kernel, block: BlockRV, kind: str) -> None:
 
 
 def _vectors_at_a_time(
-    kernel: Kernel, stage: Stage, places: Sequence[int], most: int, unknown: int = VECTORS_AT_A_TIME
+    kernel: Kernel, stage: Stage, positions: Sequence[int], max_vectors: int, unknown: int = VECTORS_AT_A_TIME
 ) -> int:
     """Return how many vectors along some loops to compute at a time: the most with little padding."""
-    extents = [stage.extents[n] for n in places]
+    extents = [stage.extents[n] for n in positions]
     if None in extents:
         return unknown
     vectors = -(-prod(n for n in extents if n is not None) // kernel.facts.lanes(stage.element_bytes))
-    return next(n for n in (4, 2, 1) if n <= most and -vectors % n <= vectors // 16)
+    return next(n for n in (4, 2, 1) if n <= max_vectors and -vectors % n <= vectors // 16)
 
 
 def _choose_vectors(kernel: Kernel, stage: Stage, guess: int) -> int:
@@ -242,7 +242,7 @@ def _choose_vectors(kernel: Kernel, stage: Stage, guess: int) -> int:
 
 def _useful_lanes(stage: Stage) -> int:
     """Return the most lanes of use: the next power of two of a short row."""
-    extents = [n for place, n in enumerate(stage.extents) if place and place not in stage.reduced]
+    extents = [n for position, n in enumerate(stage.extents) if position and position not in stage.reduced]
     if any(n is None for n in extents):
         return 1 << 30
     return 1 << max(prod(n for n in extents if n is not None) - 1, 0).bit_length()

@@ -136,9 +136,9 @@ class Stage:
         """The number of iterations of the body; None if it is unknown."""
         return self.times(range(len(self.extents)))
 
-    def times(self, places: Sequence[int]) -> int | None:
+    def times(self, positions: Sequence[int]) -> int | None:
         """Return the product of the extents of the loops at these places, or None if one is unknown."""
-        extents = [self.extents[n] for n in places]
+        extents = [self.extents[n] for n in positions]
         return None if None in extents else prod(n for n in extents if n is not None)
 
     @property
@@ -146,9 +146,9 @@ class Stage:
         """The positions of the loops that run more than once."""
         return [n for n, extent in enumerate(self.extents) if extent != 1]
 
-    def step(self, access: Access, place: int) -> tir.Expr | None:
+    def step(self, access: Access, position: int) -> tir.Expr | None:
         """Return the stride of an access in its buffer along a loop; None if it varies."""
-        var = self.loops[place].var
+        var = self.loops[position].var
         dtype = var.dtype
         if var not in access.variables:
             return c.const(0, dtype)
@@ -196,16 +196,16 @@ class Stage:
         others = [{n for n, loop in enumerate(self.loops) if loop.var not in a.variables} for a in reads]
         return len(reads) == 1 and all(self.extents[n] == 1 for n in others[0])
 
-    def steps_by(self, place: int) -> list[int | None]:
+    def steps_by(self, position: int) -> list[int | None]:
         """Return the strides of all accesses along a loop as numbers, None for those that are not constant."""
-        return [None if s is None else tir.const_int(s) for s in (self.step(a, place) for a in self.accesses)]
+        return [None if s is None else tir.const_int(s) for s in (self.step(a, position) for a in self.accesses)]
 
-    def same_extent(self, one: tir.For, other: tir.For) -> bool:
-        return self._analyzer.prove_equal(one.extent, c.cast(one.extent.dtype, other.extent))
+    def same_extent(self, first: tir.For, second: tir.For) -> bool:
+        return self._analyzer.prove_equal(first.extent, c.cast(first.extent.dtype, second.extent))
 
-    def store_stride(self, place: int) -> int | None:
+    def store_stride(self, position: int) -> int | None:
         """Return the stride of the stores along a loop; None if it is not a single known number."""
-        steps = {s for s, a in zip(self.steps_by(place), self.accesses, strict=True) if a.stored}
+        steps = {s for s, a in zip(self.steps_by(position), self.accesses, strict=True) if a.stored}
         return steps.pop() if len(steps) == 1 else None
 
     def fusable(self, outer: int, inner: int) -> bool:

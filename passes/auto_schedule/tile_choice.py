@@ -19,11 +19,11 @@ def choose_tile(
     `parts` are the dimensions that identify a tile: the name of the choice, its description, and its value. Each is
     offered as far as it is compatible with those before it.
     """
-    remaining = [one for one in candidates if one[0] <= MAX_SLOWDOWN * candidates[0][0]]
+    remaining = [candidate for candidate in candidates if candidate[0] <= MAX_SLOWDOWN * candidates[0][0]]
     for name, about, value in parts:
         costs: dict[int, float] = {}
         for time, tile in remaining:  # candidates are sorted: the first with a value is its best
             costs.setdefault(value(tile), time)
         chosen = kernel.choose(name, about, costs, "tile")
-        remaining = [one for one in remaining if value(one[1]) == chosen]
+        remaining = [candidate for candidate in remaining if value(candidate[1]) == chosen]
     return remaining[0][1]

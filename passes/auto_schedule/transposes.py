@@ -43,12 +43,12 @@ def transposed_loops(stage: Stage) -> tuple[int, int] | None:
     if store is None or len(disjoint) != len(stage.loops):
         return None
     steps = stage.steps_by(store)
-    for place in reversed(disjoint):
-        if place == store or stage.extents[place] == 1:
+    for position in reversed(disjoint):
+        if position == store or stage.extents[position] == 1:
             continue
-        for along, across in zip(stage.steps_by(place), steps, strict=True):
+        for along, across in zip(stage.steps_by(position), steps, strict=True):
             if along == 1 and (across is None or across > MAX_GATHER_STRIDE):
-                return store, place
+                return store, position
     return None
 
 
@@ -79,13 +79,13 @@ def _schedule_blocks(kernel: Kernel, block: BlockRV, store: int, read: int) -> N
         parallelize_outer(kernel, [*outer, first, second])
 
 
-def fusable_loops(stage: Stage, place: int, other: int) -> list[int]:
+def fusable_loops(stage: Stage, position: int, other: int) -> list[int]:
     """Return the loops that can be fused with a loop, outermost first.
 
     Every access traverses them like a single loop.
     """
-    group = [place]
-    for n in reversed(range(place)):
+    group = [position]
+    for n in reversed(range(position)):
         if n == other or not stage.fusable(n, group[0]):
             break
         group.insert(0, n)
@@ -98,13 +98,13 @@ def _block_sizes(size: int | None, line: int) -> list[int]:
     return list(dict.fromkeys((_block_size(size, line), *others)))
 
 
-def _block_size(size: int | None, most: int) -> int:
+def _block_size(size: int | None, max_size: int) -> int:
     """Return the extent of a block along an axis: a cache line, or half of one if that leaves no tail.
 
     Short axes round up to a power of two.
     """
     if size is None:
-        return most
-    if size % most and size % (most // 2) == 0:
-        return max(most // 2, 1)
-    return min(most, 1 << max(size - 1, 0).bit_length())
+        return max_size
+    if size % max_size and size % (max_size // 2) == 0:
+        return max(max_size // 2, 1)
+    return min(max_size, 1 << max(size - 1, 0).bit_length())

@@ -114,11 +114,11 @@ def _common_user(node: Node, tree: list[_Dominator | None]) -> tuple[_Dominator 
     kind = FusionKind.ELEMWISE
     common: _Dominator | None = None
     for number, (user, edge) in enumerate(node.users):
-        here = tree[user.index]
+        user_node = tree[user.index]
         if number == 0:
-            common = here
+            common = user_node
         else:
-            common, kind = _common_ancestor(common, here, kind)
+            common, kind = _common_ancestor(common, user_node, kind)
         kind = max(kind, edge)
     return common, kind
 
@@ -139,7 +139,7 @@ def _common_ancestor(
 # ---------------------------------------------------------------- grouping
 
 
-def _sink(node: Node, group: Group, place: _Dominator, groups: list[Group], phase: int) -> Node | Refusal | None:
+def _sink(node: Node, group: Group, dominator: _Dominator, groups: list[Group], phase: int) -> Node | Refusal | None:
     """Return the node whose group `node` joins in this phase, or the refusal; None if nothing changes.
 
     Complex operations (a matmul) take elementwise work behind them first; injective work joins in the second phase, so
@@ -148,9 +148,9 @@ def _sink(node: Node, group: Group, place: _Dominator, groups: list[Group], phas
     kind = group.kind
     if kind is FusionKind.OPAQUE:
         return Refusal(Rule.OPAQUE, kind)
-    if place.parent is None:
+    if dominator.parent is None:
         return Refusal(Rule.EXPOSED if node.exposed else Rule.NO_SINK, kind)
-    sink = place.parent.node
+    sink = dominator.parent.node
     if group.root() is groups[sink.index].root():
         return None
     if _size_up_to(node, sink, groups) > MAX_FUSED:
@@ -158,10 +158,10 @@ def _sink(node: Node, group: Group, place: _Dominator, groups: list[Group], phas
     if kind is FusionKind.OUT_EWISE_FUSABLE:
         if phase == 1:
             return None  # it was handled in the first phase
-        wanted, allowed = place.kind is FusionKind.ELEMWISE, _at_most_broadcast
+        wanted, allowed = dominator.kind is FusionKind.ELEMWISE, _at_most_broadcast
     elif kind <= FusionKind.BROADCAST:
         wanted, allowed = (
-            place.kind <= FusionKind.INJECTIVE or place.kind is FusionKind.COMM_REDUCE,
+            dominator.kind <= FusionKind.INJECTIVE or dominator.kind is FusionKind.COMM_REDUCE,
             _at_most_fusable_sink,
         )
     elif kind is FusionKind.INJECTIVE:

@@ -104,8 +104,8 @@ def _is_padded(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
     return any(written is not read and _is_larger(written, read) for written, read in extents)
 
 
-def _is_larger(one: tir.Expr, other: tir.Expr) -> bool:
-    return Analyzer().prove_at_least(c.sub(*c.match_types(one, other)), 1)
+def _is_larger(first: tir.Expr, second: tir.Expr) -> bool:
+    return Analyzer().prove_at_least(c.sub(*c.match_types(first, second)), 1)
 
 
 def _is_broadcast(store: tir.BufferStore, load: tir.BufferLoad) -> bool:

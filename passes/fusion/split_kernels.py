@@ -186,7 +186,7 @@ def _group_stages(products: list[bool], dependences: list[set[int]]) -> list[lis
                 if not products[p] and product_depth[p] == product_depth[position]:
                     group = [group[position] if g == group[p] else g for g in group]
     order = sorted(set(group), key=lambda g: (product_depth[g], products[g], g))
-    return [[position for position, g in enumerate(group) if g == one] for one in order]
+    return [[position for position, g in enumerate(group) if g == representative] for representative in order]
 
 
 def _merge_copies(

@@ -83,12 +83,12 @@ def _add_versions(module: IRModule, name: str, func: tir.PrimFunc, cpus: Sequenc
         module.functions[name] = func.with_attr({VERSIONS: tuple(names), PANEL_BYTES: panel})
 
 
-def _needs_versions(func: tir.PrimFunc, least: int) -> bool:
+def _needs_versions(func: tir.PrimFunc, min_steps: int) -> bool:
     """Return True for a function with enough work that has no versions and is not a version itself.
 
     Functions with native code of their own run on any CPU.
     """
-    if version_names(func) or cpu_of(func) is not None or _steps(func.body) < least:
+    if version_names(func) or cpu_of(func) is not None or _steps(func.body) < min_steps:
         return False
     blocks = (n for n in walk(func) if isinstance(n, (tir.Block, tir.For)))
     return not any(_NATIVE in n.annotations for n in blocks)

@@ -63,16 +63,16 @@ def explain(module: IRModule, level: int = 2) -> str:
 
 
 def _of_function(func: relax.Function, kinds: Kinds) -> Iterator[str]:
-    places: dict[relax.Var, tuple[relax.BindingBlock, relax.Binding]] = {}
+    bound_in: dict[relax.Var, tuple[relax.BindingBlock, relax.Binding]] = {}
     blocks: dict[relax.BindingBlock, _Block] = {}
     for binding, block in all_bindings(func.body):
         if isinstance(block, relax.DataflowBlock) and block not in blocks:
             blocks[block] = _Block(block, kinds)
         for var in dict.fromkeys(_operands(binding)):
-            if var in places:
-                source, producer = places[var]
+            if var in bound_in:
+                source, producer = bound_in[var]
                 yield _edge(producer, source, binding, block, blocks, kinds)
-        places[binding.var] = (block, binding)
+        bound_in[binding.var] = (block, binding)
 
 
 def _operands(binding: Any) -> Iterator[relax.Var]:
@@ -118,24 +118,24 @@ class _Block:
         if user.kind is FusionKind.OPAQUE:
             return self.opaque(user)
         refusal = self.refusals[node]
-        own = self.bindings[node.index].var.name
+        name = self.bindings[node.index].var.name
         sink = f"`{self.bindings[refusal.sink.index].var.name}`" if refusal.sink is not None else ""
         if refusal.rule is Rule.OPAQUE:
             return self.opaque(node)
         if refusal.rule is Rule.EXPOSED:
-            return f"`{own}` is needed outside its dataflow block, so it ends its kernel"
+            return f"`{name}` is needed outside its dataflow block, so it ends its kernel"
         if refusal.rule is Rule.NO_SINK:
             users = ", ".join(dict.fromkeys(f"`{self.bindings[u.index].var.name}`" for u, _ in node.users))
-            return f"the paths from its users ({users}) do not join: if fused, `{own}` would be computed twice"
+            return f"the paths from its users ({users}) do not join: if fused, `{name}` would be computed twice"
         if refusal.rule is Rule.TOO_LARGE:
             return f"the kernel up to {sink} would have more than {MAX_FUSED} operations"
         if refusal.rule is Rule.REDUCTION:
-            return f"`{own}` is a reduction, which ends its kernel"
+            return f"`{name}` is a reduction, which ends its kernel"
         kernel = f", in a kernel that is {KIND_NAMES[refusal.kind]}," if refusal.kind is not node.kind else ""
-        allowed = f"`{own}`{kernel} {_ALLOWED[refusal.kind]}"
+        allowed = f"`{name}`{kernel} {_ALLOWED[refusal.kind]}"
         if refusal.blocking is None or (refusal.blocking is refusal.sink and refusal.blocking is user):
-            what = self.name(refusal.blocking or user)
-            return f"{allowed}; {what} is not one of these"
+            blocking_node = self.name(refusal.blocking or user)
+            return f"{allowed}; {blocking_node} is not one of these"
         on_way = "ends" if refusal.blocking is refusal.sink else "is on"
         return f"{allowed}; {self.name(refusal.blocking)} {on_way} the way from it to {sink}"
 

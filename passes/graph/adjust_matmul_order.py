@@ -90,9 +90,9 @@ class _Adjuster(RelaxMutator):
         first = a()
         return self.product(first, self.bound(b, d))
 
-    def factor_maker(self, factor: relax.Expr, turned: bool) -> Any:
+    def factor_maker(self, factor: relax.Expr, transposed: bool) -> Any:
         """Return a function that emits a factor, transposed if the inner product was."""
-        return lambda: self.emit(_transposed(factor)) if turned else factor
+        return lambda: self.emit(_transposed(factor)) if transposed else factor
 
     def bound(self, left: Any, right: Any) -> relax.Expr:
         return self.emit(self.product(left(), right()))
@@ -218,9 +218,9 @@ def _known_ahead(func: relax.Function) -> set[relax.Var]:
 
 def _bounds(func: relax.Function) -> dict[tir.Var, tuple[int, int]]:
     """Return the bounds of each symbolic size, from the attributes `tir_var_lower_bound` and `tir_var_upper_bound`."""
-    least, most = (func.attrs.get(f"tir_var_{side}_bound") or {} for side in ("lower", "upper"))
+    lower_bounds, upper_bounds = (func.attrs.get(f"tir_var_{side}_bound") or {} for side in ("lower", "upper"))
     bounds = {}
     for symbol in dict.fromkeys(s for p in func.params for s in info_symbols(p.struct_info)):
-        low, high = least.get(symbol.name, 1), most.get(symbol.name, _DEFAULT_UPPER_BOUND)
+        low, high = lower_bounds.get(symbol.name, 1), upper_bounds.get(symbol.name, _DEFAULT_UPPER_BOUND)
         bounds[symbol] = max(int(getattr(low, "value", low)), 1), int(getattr(high, "value", high)) - 1
     return bounds

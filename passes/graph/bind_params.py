@@ -99,10 +99,10 @@ def bind(
         if not params and ignore_extra:
             continue
         if len(params) != 1:
-            what = "no parameter" if not params else "several parameters"
+            count_text = "no parameter" if not params else "several parameters"
             help = did_you_mean(key, by_name) or f"its parameters are {', '.join(by_name) or 'none'}"
             help += "; the option ignore-extra=true leaves out what has none" if not params else ""
-            errors.append(error("E0507", f"`{name}` has {what} `{key}`", func.span, help=help))
+            errors.append(error("E0507", f"`{name}` has {count_text} `{key}`", func.span, help=help))
             continue
         dtype = getattr(params[0].struct_info, "dtype", None)
         try:

@@ -37,25 +37,27 @@ class BindSymbolicVars(Pass):
         used: set[str] = set()
         for name, func in module.functions.items():
             if isinstance(func, relax.Function):
-                given = {key: value for key, value in self.vars.items() if key in _by_name(func)}
-                used.update(given)
-                if given:
-                    new_module.functions[name] = self._bound(module, name, func, given)
+                sizes = {key: value for key, value in self.vars.items() if key in _by_name(func)}
+                used.update(sizes)
+                if sizes:
+                    new_module.functions[name] = self._bound(module, name, func, sizes)
         unused = [key for key in self.vars if key not in used]
         if unused:
             raise CompileError([error("E0508", f"no function has a symbolic variable `{key}`", None) for key in unused])
         return new_module
 
-    def _bound(self, module: IRModule, name: str, func: relax.Function, given: Mapping[str, int]) -> relax.Function:
+    def _bound(self, module: IRModule, name: str, func: relax.Function, sizes: Mapping[str, int]) -> relax.Function:
         by_name = _by_name(func)
         errors = []
         values: dict[tir.Var, tir.Expr] = {}
-        for key, value in given.items():
+        for key, value in sizes.items():
             candidates = by_name.get(key, [])
             if len(candidates) != 1:
-                what = "several symbolic variables" if candidates else "no symbolic variable"
+                count_text = "several symbolic variables" if candidates else "no symbolic variable"
                 help = did_you_mean(key, by_name) or f"its variables are {', '.join(by_name) or 'none'}"
-                errors.append(error("E0508", f"the parameters of `{name}` have {what} `{key}`", func.span, help=help))
+                errors.append(
+                    error("E0508", f"the parameters of `{name}` have {count_text} `{key}`", func.span, help=help)
+                )
             elif value < 0:
                 errors.append(error("E0508", f"`{key}` cannot be {value}: sizes are not negative", func.span))
             else:

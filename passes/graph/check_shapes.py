@@ -63,7 +63,9 @@ class _ShapeChecker(RelaxMutator):
             op = ops.get(expr.op.name)
             if op is not None and op.impl.infer is not None:
                 self._emit_check(expr, requirements(lambda: op.impl.infer(expr)))  # type: ignore[misc]
-                self._emit_check(expr, [(c.minimum(count, most), count) for count, most in self.limits.unproven(expr)])
+                self._emit_check(
+                    expr, [(c.minimum(count, limit), count) for count, limit in self.limits.unproven(expr)]
+                )
         return expr
 
     def _emit_check(self, call: relax.Call, pairs: list[tuple[tir.Expr, tir.Expr]]) -> None:

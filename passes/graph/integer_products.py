@@ -134,8 +134,8 @@ class _Rewriter(RelaxMutator):
         """Return the correction: the zero point of the other operand times the sums of the weights."""
         if not zero:
             return None
-        wide = self.emit_op("astype", weight, dtype="int32")
-        total = self.emit_op("sum", wide, axis=list(axes), keepdims=len(axes) == 1)
+        widened = self.emit_op("astype", weight, dtype="int32")
+        total = self.emit_op("sum", widened, axis=list(axes), keepdims=len(axes) == 1)
         return self.emit_op("multiply", total, _constant(zero, "int32"))
 
     def _scaled(
@@ -150,8 +150,8 @@ class _Rewriter(RelaxMutator):
         if correction is not None:
             total = self.emit_op("subtract", total, channels(correction))
         factor: relax.Expr = self.emit_op("multiply", self._number(scale), self._scales(weight))
-        wide = self.emit_op("astype", total, dtype="float32")
-        return ops.bind_call("multiply", (wide, factor if weight.axis is None else channels(factor)))
+        float_total = self.emit_op("astype", total, dtype="float32")
+        return ops.bind_call("multiply", (float_total, factor if weight.axis is None else channels(factor)))
 
     def _number(self, value: relax.Expr) -> relax.Expr:
         return value if _dims(value) == () else self.emit_op("reshape", value, values.shape_expr([]))

@@ -60,13 +60,13 @@ def _nested(module: IRModule) -> Iterator[tuple[relax.Function, _Place]]:
     for name, func in module.functions.items():
         stack: list[tuple[Any, _Place]] = [(func.body, (name,))] if isinstance(func, relax.Function) else []
         while stack:
-            top, place = stack.pop()
+            top, path = stack.pop()
             if isinstance(top, relax.VarBinding) and isinstance(top.value, relax.Function):
-                inner = (*place, top.var.name)
+                inner = (*path, top.var.name)
                 yield top.value, inner
                 stack.append((top.value.body, inner))
             elif isinstance(top, (relax.SeqExpr, relax.If, relax.BindingBlock, relax.Binding)):
-                stack += [(child, place) for child in reversed(list(operands(top)))]
+                stack += [(child, path) for child in reversed(list(operands(top)))]
 
 
 def _unique_names(module: IRModule) -> dict[relax.Function, str]:
@@ -85,26 +85,26 @@ def _unique_names(module: IRModule) -> dict[relax.Function, str]:
             names[func] = str(symbol)
     counts: dict[str, int] = {}
 
-    def counted(place: _Place) -> str:
-        short = f"{place[0]}_{place[-1]}"
+    def counted(path: _Place) -> str:
+        short = f"{path[0]}_{path[-1]}"
         counts[short] = counts.get(short, -1) + 1
         return f"{short}_{counts[short]}"
 
-    def long(place: _Place) -> str | None:
-        return "_".join(place) if len(place) > 2 else None
+    def long(path: _Place) -> str | None:
+        return "_".join(path) if len(path) > 2 else None
 
     naming_schemes: list[Callable[[_Place], str | None]] = [lambda p: f"{p[0]}_{p[-1]}", long, counted]
     for scheme in naming_schemes:
-        proposed = {func: scheme(place) for func, place in nested.items() if func not in names}
+        proposed = {func: scheme(path) for func, path in nested.items() if func not in names}
         proposals = list(proposed.values())
         used = used_names | set(names.values())
         for func, name in proposed.items():
             if name is not None and name not in used and proposals.count(name) == 1:
                 names[func] = name
-    for func, place in nested.items():  # on a clash with names of the module
+    for func, path in nested.items():  # on a clash with names of the module
         number = 0
         while func not in names:
-            name = f"{place[0]}_{place[-1]}_{number}"
+            name = f"{path[0]}_{path[-1]}_{number}"
             if name not in used_names and name not in names.values():
                 names[func] = name
             number += 1

@@ -154,10 +154,10 @@ class _Lowering(RelaxMutator):
         """Return a variable bound to the lowered call of another operator."""
         return self.emit(self.rewrite(ops.bind_call(operator, args)))
 
-    def measured(self, op: OpDef, call: relax.Call, found: Found) -> relax.Call:
+    def measured(self, op: OpDef, call: relax.Call, data_dependent: Found) -> relax.Call:
         """Return the call with symbolic extents, which a function that runs first computes from the data."""
         short = f"{op.short}_extents"
-        measuring_op = OpDef(f"relax.{short}", op.signature, Impl(op.impl.parameters, lower=found.measure))
+        measuring_op = OpDef(f"relax.{short}", op.signature, Impl(op.impl.parameters, lower=data_dependent.measure))
         vector = relax.TensorStructInfo(None, INT64, 1)
         as_vector = replace(call, struct_info=vector)
         choice = replace_(self.choice, many=False)
@@ -170,7 +170,7 @@ class _Lowering(RelaxMutator):
         extents_info = relax.ShapeStructInfo(extents, count)
         var = (relax.DataflowVar if self.in_dataflow else relax.Var)("extents", extents_info)
         self.put(relax.MatchCast(var, shape, extents_info))
-        return replace(call, struct_info=found.sized(call, extents))
+        return replace(call, struct_info=data_dependent.sized(call, extents))
 
     def argument(self, expr: relax.Expr) -> relax.Expr:
         """Expand a variable that stands for a tuple or a shape."""

@@ -174,11 +174,11 @@ class RelaxMutator:
     def _if(self, expr: relax.If) -> relax.If:
         condition = self.visit(expr.condition)
         outer = dict(self.remap)
-        then = _with_result(self.visit_scope(expr.true_branch))
+        true_branch = _with_result(self.visit_scope(expr.true_branch))
         self.remap = dict(outer)
-        other = _with_result(self.visit_scope(expr.false_branch))
+        false_branch = _with_result(self.visit_scope(expr.false_branch))
         self.remap = outer
-        return replace(expr, condition=condition, true_branch=then, false_branch=other)
+        return replace(expr, condition=condition, true_branch=true_branch, false_branch=false_branch)
 
     def _all(self, exprs: tuple[relax.Expr, ...]) -> tuple[relax.Expr, ...]:
         rewritten = tuple(self.visit(e) for e in exprs)

@@ -101,10 +101,10 @@ def _updater(mask: list[bool]) -> Update:
     def update(sites: CallSites, call: relax.Call) -> relax.Expr:
         new_call = sites.emit(sites.call(call.op.name, call.args))
         placeholder = prim_value(c.const(float("nan"), "float64"))
-        places = iter(range(sum(mask)))
+        indices = iter(range(sum(mask)))
         single = sum(mask) == 1
         fields = [
-            placeholder if not used else new_call if single else sites.emit(get_item(new_call, next(places)))
+            placeholder if not used else new_call if single else sites.emit(get_item(new_call, next(indices)))
             for used in mask
         ]
         return make_tuple(fields)

@@ -90,7 +90,7 @@ class _Graph:
 
     def add_symbols(self, func: relax.Function) -> None:
         """Add an edge from each `match_cast` to the bindings that mention a symbolic variable that it defines."""
-        given = {symbol for param in func.params for symbol in info_symbols(param.struct_info)}
+        parameter_symbols = {symbol for param in func.params for symbol in info_symbols(param.struct_info)}
         origin: dict[Any, relax.Var] = {}
         for block in func.body.blocks:
             for binding in block.bindings:
@@ -100,7 +100,7 @@ class _Graph:
                             self.edge(origin[symbol], binding.var)
                 if isinstance(binding, relax.MatchCast):
                     for symbol in info_symbols(binding.struct_info):
-                        if symbol not in given:
+                        if symbol not in parameter_symbols:
                             origin.setdefault(symbol, binding.var)
 
 

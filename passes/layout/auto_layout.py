@@ -224,8 +224,8 @@ class _LayoutChooser(Converter):
         """Return an operand in a layout, with leading axes added up to its rank."""
         source = self.in_original_layout(expr)
         rank: int = expr.struct_info.ndim  # type: ignore[union-attr]
-        wide = self.emit_op("expand_dims", source, axis=list(range(len(to) - rank)))
-        return self.emit(self.permuted(wide, initial(wide.struct_info), to))  # type: ignore[arg-type]
+        expanded = self.emit_op("expand_dims", source, axis=list(range(len(to) - rank)))
+        return self.emit(self.permuted(expanded, initial(expanded.struct_info), to))  # type: ignore[arg-type]
 
     def convolution(self, call: relax.Call, layouts: list[Nested]) -> Decision:
         """Compute a convolution with the channels last.

@@ -65,10 +65,10 @@ def _check_layouts(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
         op = ops.get(name_given)
         names = _layout_attributes(op)
         if op is None or not names:
-            what = "takes its layout from its operands" if op is not None else "is not an operator"
+            problem = "takes its layout from its operands" if op is not None else "is not an operator"
             choices = [name for name in ops.names() if _layout_attributes(ops.get(name))]
             help = did_you_mean(name_given, choices) or "layouts are chosen for convolutions"
-            errors.append(error("E0514", f"`convert-layout`: `{name_given}` {what}", help=help))
+            errors.append(error("E0514", f"`convert-layout`: `{name_given}` {problem}", help=help))
             continue
         name = op.name
         known = {p.name: p.default for p in op.params}
@@ -201,10 +201,10 @@ class Converter(RelaxMutator):
         rule = self.rule(op)
         if rule is None or op is None or op.impl.infer is None or not is_known(initial(call.struct_info)):
             return None
-        given = tuple(map(self.layout, call.args))
-        pairs = zip(call.args, given, strict=True)
+        layouts = tuple(map(self.layout, call.args))
+        pairs = zip(call.args, layouts, strict=True)
         known = all(is_known(layout) for arg, layout in pairs if is_tensors(arg.struct_info))
-        return rule(call, given, self.wanted) if known else None
+        return rule(call, layouts, self.wanted) if known else None
 
     def convert(self, binding: relax.VarBinding, decision: Decision, local: bool) -> None:
         call: Any = binding.value

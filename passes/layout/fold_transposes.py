@@ -69,10 +69,10 @@ class _Folder(RelaxMutator):
         func = self._function(expr)
         if func is None:
             return expr
-        given = expr.args[1].fields  # type: ignore[attr-defined]
-        permutations = tuple(self._copies[a][1] if a in self._copies else None for a in given)
+        operands = expr.args[1].fields  # type: ignore[attr-defined]
+        permutations = tuple(self._copies[a][1] if a in self._copies else None for a in operands)
         name = tir_callee(expr) or ""
-        if not any(permutations) or len(func.params) != len(given) + 1:
+        if not any(permutations) or len(func.params) != len(operands) + 1:
             return expr
         if (name, permutations) not in self._reading:
             self._reading[name, permutations] = _fold_into_product(func, permutations)
@@ -80,7 +80,7 @@ class _Folder(RelaxMutator):
         if product is None:
             return expr
         self.changed = True
-        arguments = [self._copies[a][0] if a in self._copies else a for a in given]
+        arguments = [self._copies[a][0] if a in self._copies else a for a in operands]
         return call_tir(self.builder.add(product, f"{name}_T"), product, arguments, expr.struct_info)  # type: ignore[arg-type]
 
     def _function(self, expr: Any) -> tir.PrimFunc | None:

@@ -117,15 +117,15 @@ class _Panel:
 
     def absorb(self, dtype: DType, data: Any) -> bool:
         """Return True if one of both data is a prefix of the other; this panel then holds the longer one."""
-        mine = self.data
-        if mine is data:
+        own_data = self.data
+        if own_data is data:
             return True
-        if self.dtype is not dtype or not data.ndim or mine.shape[1:] != data.shape[1:]:
+        if self.dtype is not dtype or not data.ndim or own_data.shape[1:] != data.shape[1:]:
             return False
-        count = min(len(mine), len(data))
-        step = max(1, _COMPARE_BYTES * count // max(mine[:count].nbytes, 1))  # avoids large copies
+        count = min(len(own_data), len(data))
+        step = max(1, _COMPARE_BYTES * count // max(own_data[:count].nbytes, 1))  # avoids large copies
         if any(
-            mine[at : min(at + step, count)].tobytes() != data[at : min(at + step, count)].tobytes()
+            own_data[at : min(at + step, count)].tobytes() != data[at : min(at + step, count)].tobytes()
             for at in range(0, count, step)
         ):
             return False
@@ -154,25 +154,29 @@ class _Packer(RelaxMutator):
         arguments = expr.args[1]  # type: ignore[attr-defined]
         if not isinstance(arguments, relax.Tuple):
             return expr
-        given = arguments.fields
-        known = {i: a.data for i, a in enumerate(given) if isinstance(a, relax.Constant) and a.data.array is not None}
+        operands = arguments.fields
+        known = {
+            i: a.data for i, a in enumerate(operands) if isinstance(a, relax.Constant) and a.data.array is not None
+        }
         key = callee, frozenset(known)
         if key not in self._splits:
-            self._splits[key] = self._split_versions(func, len(given), key[1])
+            self._splits[key] = self._split_versions(func, len(operands), key[1])
         splits = self._splits[key]
         packed = None if splits is None else _pack(splits, known)
         if splits is None or packed is None:
             return expr
         self.changed = True
         panels, positions = packed
-        kept = [i for i in range(len(given)) if any(i in split.kept for split in splits)]
+        kept = [i for i in range(len(operands)) if any(i in split.kept for split in splits)]
         cache_key = (*key, *(p.data.shape for p in panels), *map(tuple, positions))
         if cache_key not in self._rests:
             self._rests[cache_key] = self._add_remaining(
                 callee, func, [s.rest(kept, panels, o) for s, o in zip(splits, positions, strict=True)]
             )
         name, remaining = self._rests[cache_key]
-        call = call_tir(name, remaining, [*(given[i] for i in kept), *(p.constant() for p in panels)], expr.struct_info)  # type: ignore[arg-type]
+        call = call_tir(
+            name, remaining, [*(operands[i] for i in kept), *(p.constant() for p in panels)], expr.struct_info
+        )  # type: ignore[arg-type]
         symbolic = expr.args[2:]  # type: ignore[attr-defined]
         return replace(call, args=(*call.args, *symbolic), span=expr.span)
 
@@ -187,9 +191,9 @@ class _Packer(RelaxMutator):
         splits = [split_off(kernel, inputs, known, self._growth) for kernel in kernels]
         if not any(splits) or any(kernel.root is None for kernel in kernels):
             return None
-        whole = tuple(range(inputs))
+        all_inputs = tuple(range(inputs))
         return [
-            split or _Split(kernel, inputs, whole, kernel.root.body)  # type: ignore[union-attr]
+            split or _Split(kernel, inputs, all_inputs, kernel.root.body)  # type: ignore[union-attr]
             for split, kernel in zip(splits, kernels, strict=True)
         ]
 
@@ -216,14 +220,14 @@ def _pack(splits: list[_Split], known: dict[int, TensorData]) -> tuple[list[_Pan
             if arrays is None:
                 return None
             evaluated.append((split, arrays))
-        places: list[int] = []
+        positions_used: list[int] = []
         for buffer, data in zip(split.packed, arrays, strict=True):
-            unused = [at for at in range(len(panels)) if at not in places]
-            place = next((at for at in unused if panels[at].absorb(buffer.dtype, data)), len(panels))
-            if place == len(panels):
+            unused = [at for at in range(len(panels)) if at not in positions_used]
+            position = next((at for at in unused if panels[at].absorb(buffer.dtype, data)), len(panels))
+            if position == len(panels):
                 panels.append(_Panel(buffer.name, buffer.dtype, data))
-            places.append(place)
-        positions.append(places)
+            positions_used.append(position)
+        positions.append(positions_used)
     return panels, positions
 
 

@@ -129,8 +129,8 @@ class Timing(Observer):
 
 def time_rows(spent: Sequence[tuple[str, float]]) -> list[str]:
     """Return a line for each name: its milliseconds, and their share of the last entry, which is the total."""
-    whole = spent[-1][1]
-    return [f"{1e3 * s:10.2f} ms  {100 * s / whole if whole else 0:5.1f} %  {name}" for name, s in spent]
+    total = spent[-1][1]
+    return [f"{1e3 * s:10.2f} ms  {100 * s / total if total else 0:5.1f} %  {name}" for name, s in spent]
 
 
 _SIZE_ERRORS = ("E0355", "E0492")  # errors that derived sizes can reveal
@@ -216,8 +216,8 @@ class Warnings(Observer):
 class IllFormed(Exception):
     """A pass produced a module that violates a rule of the IR."""
 
-    def __init__(self, found: list[Diagnostic]) -> None:
-        super().__init__("; ".join(f"{d.code}: {d.message}" for d in found[:4]))
+    def __init__(self, errors: list[Diagnostic]) -> None:
+        super().__init__("; ".join(f"{d.code}: {d.message}" for d in errors[:4]))
 
 
 def parse_names(text: str) -> list[str] | None:

@@ -99,10 +99,10 @@ class _ChosenMatches:
     def add(self, match: Match) -> None:
         members = (*match.roots, *match.inner)
         self.match |= dict.fromkeys(members, match)
-        places = [self.index.place[m] for m in members]
+        positions = [self.index.place[m] for m in members]
         covered = self.covered.setdefault(self.index.block[match.roots[0]], {})
-        for place in range(min(places), max(places) + 1):
-            covered[place] = max(covered.get(place, 0), max(places))
+        for position in range(min(positions), max(positions) + 1):
+            covered[position] = max(covered.get(position, 0), max(positions))
 
     def is_free(self, match: Match) -> bool:
         """Return True if the match lies in one block and overlaps no other match."""

@@ -77,9 +77,9 @@ def _apply_to_fixed_point(
             return current if applied else func
         rounds += 1
         if rounds >= limit or len(list(all_bindings(current.body))) > max_bindings:
-            how = f"after {rounds} rounds" if rounds >= limit else f"past {max_bindings} bindings"
+            limit_text = f"after {rounds} rounds" if rounds >= limit else f"past {max_bindings} bindings"
             names = ", ".join(f"`{n}`" for n in applied)
-            message = f"the rules still apply to `{name}` {how}: {names}"
+            message = f"the rules still apply to `{name}` {limit_text}: {names}"
             help = "the result of a rule must not match the rule again; or raise `limit`"
             raise CompileError(error("E0543", message, func.span, help=help))
 
@@ -127,15 +127,15 @@ def _replacement(match: Match, rule: _ImportedRule, index: Index) -> _Replacemen
 
     Return None if there is no position for it, or if the struct info of its results would lose precision.
     """
-    place = _insertion_point(match, index)
-    if place is None:
+    insertion_point = _insertion_point(match, index)
+    if insertion_point is None:
         return None
-    instance = rule.instance(match, isinstance(index.block[place], relax.DataflowBlock))
+    instance = rule.instance(match, isinstance(index.block[insertion_point], relax.DataflowBlock))
     for root, result in instance.results.items():
         known, new = root.struct_info, result.struct_info
         if known is not None and (new is None or fit(known, new) is not Fit.COVERS):
             return None
-    return _Replacement(place, instance.bindings, instance.results)
+    return _Replacement(insertion_point, instance.bindings, instance.results)
 
 
 def _insertion_point(match: Match, index: Index) -> relax.Var | None:
@@ -274,8 +274,8 @@ class _Instantiator(Rewriter):
 
     def call(self, call: relax.Call) -> relax.Call:
         if isinstance(call.op, tir.Op):
-            given = {k: self.attrs.get(f"{call.op.name}.{k}", v) for k, v in call.attrs.items()}
-            call = replace(call, attrs=Attrs(given) if self.attrs else call.attrs, struct_info=None)
+            attrs = {k: self.attrs.get(f"{call.op.name}.{k}", v) for k, v in call.attrs.items()}
+            call = replace(call, attrs=Attrs(attrs) if self.attrs else call.attrs, struct_info=None)
         else:
             call = replace(call, struct_info=None)
         info = ops.infer_struct_info(call, {v.name: v for v in self.names.values()})
@@ -311,7 +311,7 @@ class _Replacer(RelaxMutator):
 
 def import_functions(
     order: list[str], source: IRModule, builder: ModuleBuilder, names: dict[str, relax.GlobalVar],
-    taken: Callable[[str], str] | None = None,
+    rename: Callable[[str], str] | None = None,
 ) -> None:  # fmt: skip
     """Import functions of another module as private ones; `names` maps each to its name here.
 
@@ -320,7 +320,7 @@ def import_functions(
     for name in order:
         if name not in names:
             func: Func = substitute_functions(source[name].without_attr("global_symbol"), names)
-            local_name = builder.add(func, name, taken)
+            local_name = builder.add(func, name, rename)
             names[name] = relax.GlobalVar(local_name, function_info(builder.module[local_name]))
 
 

@@ -189,8 +189,8 @@ def _pattern_errors(func: relax.Function, module: IRModule) -> list[Diagnostic]:
             worklist += used_vars(values[var]) if var in values else ()
     for var in (*func.params, *values):
         if var not in used:
-            what = "parameter" if var in func.params else "value"
-            message = f"the {what} `{var.name}` of a pattern does not contribute to its result"
+            kind = "parameter" if var in func.params else "value"
+            message = f"the {kind} `{var.name}` of a pattern does not contribute to its result"
             errors.append(error("E0542", message, var.span or func.span, help="remove it from the pattern"))
     if len(values) > MAX_OPERATIONS:
         errors.append(error("E0542", f"a pattern has more than {MAX_OPERATIONS} operations", func.span))
@@ -204,20 +204,20 @@ def _replacement_errors(after: relax.Function) -> list[Diagnostic]:
     return [*_attribute_errors(after), *_plainness_errors(after, "a replacement")]
 
 
-def _plainness_errors(func: relax.Function, what: str) -> list[Diagnostic]:
+def _plainness_errors(func: relax.Function, role: str) -> list[Diagnostic]:
     """Return errors for bindings that rules do not support: branches, functions, casts."""
     errors: list[Diagnostic] = []
     if not func.is_pure:
-        errors.append(error("E0542", f"{what} must be pure", func.span))
+        errors.append(error("E0542", f"{role} must be pure", func.span))
     for block in func.body.blocks:
         for binding in block.bindings:
             value: Any = getattr(binding, "value", None)
             if isinstance(binding, relax.MatchCast):
-                message = f"{what} cannot contain `R.match_cast`"
+                message = f"{role} cannot contain `R.match_cast`"
                 errors.append(error("E0542", message, binding.span, help="annotate the parameters instead"))
             elif isinstance(value, (relax.If, relax.Function, relax.SeqExpr)):
                 kind = "branches" if isinstance(value, relax.If) else "functions inside"
-                errors.append(error("E0542", f"{what} cannot have {kind}", binding.span or func.span))
+                errors.append(error("E0542", f"{role} cannot have {kind}", binding.span or func.span))
     return errors
 
 

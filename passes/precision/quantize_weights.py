@@ -141,8 +141,8 @@ class _Quantizer(RelaxMutator):
         ]
         rows = self.dequantized(*columns)
         ndim = rows.struct_info.ndim  # type: ignore[union-attr]
-        turned = self.emit_op("permute_dims", rows, axes=[*range(1, ndim), 0])
-        return ops.bind_call("astype", (turned,), {"dtype": str(call.struct_info.dtype)})
+        transposed = self.emit_op("permute_dims", rows, axes=[*range(1, ndim), 0])
+        return ops.bind_call("astype", (transposed,), {"dtype": str(call.struct_info.dtype)})
 
     def quantized(self, weight: relax.Constant, transposed: bool) -> _QuantizedWeight:
         key = (_weight_key(weight), transposed)

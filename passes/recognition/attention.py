@@ -116,13 +116,13 @@ def _scores(graph: Graph, logits: relax.Expr) -> _Scores | None:
 
 def _without_scalar(graph: Graph, call: relax.Call) -> tuple[relax.Expr, float] | None:
     """Split a product with a scalar, or a quotient by one, into the tensor and its factor; None if it is neither."""
-    one, other = call.args
+    tensor, other = call.args
     number = graph.scalar(other)
     if call.op.name == "relax.divide":
-        return (one, 1 / number) if number else None
+        return (tensor, 1 / number) if number else None
     if number is None:
-        one, number = other, graph.scalar(one)
-    return None if number is None else (one, number)
+        tensor, number = other, graph.scalar(tensor)
+    return None if number is None else (tensor, number)
 
 
 def _without_bias(graph: Graph, call: relax.Call) -> tuple[relax.Expr, relax.Expr] | None:
@@ -172,10 +172,10 @@ def _dtype(scores: _Scores, second: relax.Call) -> DType | None:
     return widest if fits else None
 
 
-def _equal_extents(one: Sequence[tir.Expr] | None, other: Sequence[tir.Expr] | None) -> bool:
-    if one is None or other is None or len(one) != len(other):
+def _equal_extents(first: Sequence[tir.Expr] | None, second: Sequence[tir.Expr] | None) -> bool:
+    if first is None or second is None or len(first) != len(second):
         return False
-    return all(prove_equal(a, b) for a, b in zip(one, other, strict=True))
+    return all(prove_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 class _AttentionBuilder:
@@ -270,12 +270,12 @@ class _AttentionBuilder:
 
     def _as_4d(self, value: relax.Expr, order: Sequence[int]) -> relax.Expr:
         """Emit a tensor as (batch, length, heads, width); `order` maps each position to an axis."""
-        turned, order = self._untransposed(value, order)
+        permuted, order = self._untransposed(value, order)
         if list(order) != list(range(len(order))):
-            turned = self.emitter.emit_op("permute_dims", turned, axes=list(order))
+            permuted = self.emitter.emit_op("permute_dims", permuted, axes=list(order))
         if self.rank < 4:
-            turned = self.emitter.emit_op("expand_dims", turned, axis=list(_UNIT_AXES[self.rank]))
-        return self._cast(turned, self.dtype)
+            permuted = self.emitter.emit_op("expand_dims", permuted, axis=list(_UNIT_AXES[self.rank]))
+        return self._cast(permuted, self.dtype)
 
     def _untransposed(self, value: relax.Expr, order: Sequence[int]) -> tuple[relax.Expr, Sequence[int]]:
         """Strip the transposes of a tensor; return the source, and the order in terms of its axes."""
@@ -307,9 +307,9 @@ class _AttentionBuilder:
             return None
         axes = axes_of(transposed)
         source = axes.pop(int(slice_axes[0]))
-        place = make_tuple((prim_value(c.const(source, "int64")),))
+        axis_tuple = make_tuple((prim_value(c.const(source, "int64")),))
         sliced = self.emitter.emit_op(
-            "strided_slice", transposed.args[0], place, *sliced_view.args[2:], **sliced_view.attrs
+            "strided_slice", transposed.args[0], axis_tuple, *sliced_view.args[2:], **sliced_view.attrs
         )
         return self.emitter.emit_op("squeeze", sliced, axis=[source]), [a - (a > source) for a in axes]
 
@@ -358,10 +358,10 @@ class _AttentionBuilder:
 
     def _over_all_keys(self, bias: relax.Expr) -> relax.Expr:
         """Emit the bias broadcast along the keys."""
-        own, keys = dims_of(bias), (dims_of(self.scores.product) or ())[-1]
-        if own is None or tir.const_int(own[-1]) != 1 or tir.const_int(keys) == 1:
+        dims, keys = dims_of(bias), (dims_of(self.scores.product) or ())[-1]
+        if dims is None or tir.const_int(dims[-1]) != 1 or tir.const_int(keys) == 1:
             return bias
-        return self.emitter.emit_op("broadcast_to", bias, shape_expr((*own[:-1], keys)))
+        return self.emitter.emit_op("broadcast_to", bias, shape_expr((*dims[:-1], keys)))
 
     def _fully_masked(self, bias: relax.Expr) -> relax.Expr | None:
         """Emit the mask of queries without unmasked keys; None if every query has one."""

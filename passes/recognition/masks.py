@@ -115,11 +115,11 @@ def _causal(graph: Graph, condition: relax.Expr, seen: bool) -> str | None:
             return None
         name = call.op.name.removeprefix("relax.")
         if name == "tril":
-            whole = _is_nonzero(graph, call.args[0])
-            return "TopLeft" if seen and whole and graph.scalar(call.args[1]) == 0 else None
+            is_uniform = _is_nonzero(graph, call.args[0])
+            return "TopLeft" if seen and is_uniform and graph.scalar(call.args[1]) == 0 else None
         if name == "triu":
-            whole = _is_nonzero(graph, call.args[0])
-            return "TopLeft" if not seen and whole and graph.scalar(call.args[1]) == 1 else None
+            is_uniform = _is_nonzero(graph, call.args[0])
+            return "TopLeft" if not seen and is_uniform and graph.scalar(call.args[1]) == 1 else None
         if name in _COMPARISONS:
             return "TopLeft" if _compares_positions(graph, call, name, seen) else None
         if name in ("equal", "not_equal"):
@@ -205,7 +205,7 @@ def _is_position_range(graph: Graph, value: relax.Expr, axis: int) -> bool:
 
 def _keeps_matrices(call: relax.Call) -> bool:
     """Return True if a view keeps the last two dimensions of its operand."""
-    result, given = dims_of(call), dims_of(call.args[0])
-    if result is None or given is None or len(result) < 2 or len(given) < 2:
+    result, operand = dims_of(call), dims_of(call.args[0])
+    if result is None or operand is None or len(result) < 2 or len(operand) < 2:
         return False
-    return all(prove_equal(a, b) for a, b in zip(result[-2:], given[-2:], strict=True))
+    return all(prove_equal(a, b) for a, b in zip(result[-2:], operand[-2:], strict=True))

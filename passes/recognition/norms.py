@@ -80,8 +80,12 @@ def _match_deviation(graph: Graph, radicand: relax.Expr) -> _ReciprocalDeviation
     centred = graph.call(_unwidened(graph, base), "subtract")
     if centred is not None:
         x, centre = centred.args
-        taken = _mean(graph, centre)
-        if taken is not None and graph.number(taken[0]) == graph.number(x) and taken[1] == averaged[1]:
+        centre_mean = _mean(graph, centre)
+        if (
+            centre_mean is not None
+            and graph.number(centre_mean[0]) == graph.number(x)
+            and centre_mean[1] == averaged[1]
+        ):
             return _ReciprocalDeviation(number, x, centre, averaged[1], epsilon)
     return _ReciprocalDeviation(number, base, None, averaged[1], epsilon)
 
@@ -143,10 +147,10 @@ def _square(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
     call = graph.call(expr, "multiply", "square", "power")
     if call is None:
         return None
-    one, *others = call.args
+    base, *others = call.args
     if call.op.name == "relax.power":
-        return one if graph.scalar(others[0]) == 2 else None
-    return one if all(graph.number(one) == graph.number(other) for other in others) else None
+        return base if graph.scalar(others[0]) == 2 else None
+    return base if all(graph.number(base) == graph.number(other) for other in others) else None
 
 
 # ---------------------------------------------------------------- what it is scaled and shifted by
@@ -211,15 +215,15 @@ def _divide_monomial(key: Monomial, factors: Monomial) -> Monomial | None:
 
 def _spans_axes(value: relax.Expr, dims: Any, axes: tuple[int, ...]) -> bool:
     """Return True if a tensor has the extents `dims` along `axes`, and extent 1 elsewhere."""
-    own = dims_of(value)
-    if own is None or dims is None or len(own) > len(dims):
+    own_dims = dims_of(value)
+    if own_dims is None or dims is None or len(own_dims) > len(dims):
         return False
-    first = len(dims) - len(own)
+    first = len(dims) - len(own_dims)
     if any(axis < first for axis in axes):
         return False
     return all(
         prove_equal(extent, dims[at]) if at in axes else tir.const_int(extent) == 1
-        for at, extent in enumerate(own, first)
+        for at, extent in enumerate(own_dims, first)
     )
 
 

@@ -95,22 +95,22 @@ class Expansion:
         return {(self.graph.number_of_key(("relax.rsqrt", self.graph.number(under))),): 1.0}
 
     @staticmethod
-    def _product(one: Polynomial | None, other: Polynomial | None) -> Polynomial | None:
-        if one is None or other is None or len(one) * len(other) > _MAX_TERMS:
+    def _product(first: Polynomial | None, second: Polynomial | None) -> Polynomial | None:
+        if first is None or second is None or len(first) * len(second) > _MAX_TERMS:
             return None
         terms: Polynomial = {}
-        for a, x in one.items():
-            for b, y in other.items():
+        for a, x in first.items():
+            for b, y in second.items():
                 key = tuple(sorted(a + b))
                 terms[key] = terms.get(key, 0.0) + x * y
         return terms
 
 
-def _sum(one: Polynomial | None, other: Polynomial | None) -> Polynomial | None:
-    if one is None or other is None:
+def _sum(first: Polynomial | None, second: Polynomial | None) -> Polynomial | None:
+    if first is None or second is None:
         return None
-    terms = dict(one)
-    for key, value in other.items():
+    terms = dict(first)
+    for key, value in second.items():
         terms[key] = terms.get(key, 0.0) + value
     return terms
 
@@ -123,9 +123,9 @@ def square_root(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
     return call.args[0]
 
 
-def is_wider(one: DType | None, other: DType | None) -> bool:
-    """Return True if `one` is a float dtype with more bits than `other`."""
-    return is_float(one) and is_float(other) and one.bits > other.bits  # type: ignore[union-attr]
+def is_wider(wide: DType | None, narrow: DType | None) -> bool:
+    """Return True if `wide` is a float dtype with more bits than `narrow`."""
+    return is_float(wide) and is_float(narrow) and wide.bits > narrow.bits  # type: ignore[union-attr]
 
 
 def is_close(actual: Polynomial | None, expected: Mapping[Monomial, float], dtype: DType | None) -> bool:

@@ -100,8 +100,8 @@ class _Recognizer(RelaxMutator):
         inner = self.graph.call(call.args[0], "permute_dims")
         if inner is None:
             return None
-        first, then = axes_of(inner), axes_of(call)
-        axes = [first[at] for at in then]
+        first, second = axes_of(inner), axes_of(call)
+        axes = [first[at] for at in second]
         if axes == sorted(axes):
             return inner.args[0]
         return ops.bind_call("permute_dims", (inner.args[0],), {"axes": axes})
@@ -124,7 +124,7 @@ class _Recognizer(RelaxMutator):
         return ops.bind_call("permute_dims", (reshaped,), {"axes": [*range(rank - 2), rank - 1, rank - 2]})
 
     def _reshaped(self, value: relax.Expr, dims: tuple[tir.Expr, ...]) -> relax.Expr:
-        own = dims_of(value) or ()
-        if len(own) == len(dims) and all(prove_equal(a, b) for a, b in zip(own, dims, strict=True)):
+        own_dims = dims_of(value) or ()
+        if len(own_dims) == len(dims) and all(prove_equal(a, b) for a, b in zip(own_dims, dims, strict=True)):
             return value
         return self.emit_op("reshape", value, shape_expr(dims))

@@ -101,7 +101,7 @@ def test_only_dataflow_blocks_are_fused(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("@R.function\ndef f(x: R.Tensor):\n    return R.exp(x)\n", "has no rule"),
-        (EXP.replace("R.exp(x)", "x"), "not what an operation computes"),
+        (EXP.replace("R.exp(x)", "x"), "not computed by an operation"),
         (EXP.replace("x: R.Tensor", "x: R.Tensor, y: R.Tensor"), "the parameter `y`"),
     ],
 )

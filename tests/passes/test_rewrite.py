@@ -352,7 +352,7 @@ WRONG = [
         "parameter `x`",
     ),
     (rule(f"x: {F}", ["R.exp(x)"], ["R.sum(x)"]), "E0541", "the result is"),
-    (rule("x: R.Tensor", ["x"], ["R.tanh(x)"]), "E0542", "not what an operation computes"),
+    (rule("x: R.Tensor", ["x"], ["R.tanh(x)"]), "E0542", "not computed by an operation"),
     (rule(ANY2, ["R.exp(x)"], ["R.add(x, y)"]), "E0542", "the parameter `y`"),
     (rule("x: R.Tensor", ["a = R.tanh(x)", "R.exp(x)"], ["R.tanh(x)"]), "E0542", "the value `a`"),
     (rule(f"x: {F}", [f"a = R.match_cast(x, {F})", "R.exp(a)"], ["R.tanh(x)"]), "E0542", "R.match_cast"),

@@ -18,23 +18,23 @@ MIN_PART = 64  # least elements of a result per block
 
 def contiguous_result_loop(stage: Stage) -> int | None:
     """Return the loop along which data and results are contiguous, or None if the reduced axis is contiguous."""
-    place = vectorizable_loop(stage, [n for n in stage.spatial if stores_disjointly(stage, n)])
-    if place is None or (stage.extents[place] or 0) < MIN_COLUMNS:
+    position = vectorizable_loop(stage, [n for n in stage.spatial if stores_disjointly(stage, n)])
+    if position is None or (stage.extents[position] or 0) < MIN_COLUMNS:
         return None
-    steps = [s for s, a in zip(stage.steps_by(place), stage.accesses, strict=True) if not a.stored]
+    steps = [s for s, a in zip(stage.steps_by(position), stage.accesses, strict=True) if not a.stored]
     along = [s for s, a in zip(stage.steps_by(stage.reduced[-1]), stage.accesses, strict=True) if not a.stored]
-    return place if set(steps) <= {0, 1} and 1 in steps and 1 not in along else None
+    return position if set(steps) <= {0, 1} and 1 in steps and 1 not in along else None
 
 
 def column_nest(kernel: GpuKernel, block: BlockRV) -> str:
     """Schedule the loops of such a stage, with partial results first where multiprocessors would be idle otherwise."""
     stage = kernel.stage(block)
-    place = contiguous_result_loop(stage)
-    assert place is not None
+    position = contiguous_result_loop(stage)
+    assert position is not None
     length, results = stage.times(stage.reduced), stage.times(stage.spatial)
     part_count = 1
     if length is not None and results is not None and stage.plain:
-        blocks = -(-results // _lanes(kernel, stage, place))
+        blocks = -(-results // _lanes(kernel, stage, position))
         part_count = min(2 * kernel.facts.sm_count // max(blocks, 1), length // MIN_PART)
     note = f"`{stage.block.name}`: contiguous results"
     if part_count > 1 and length is not None:
@@ -49,27 +49,27 @@ def column_nest(kernel: GpuKernel, block: BlockRV) -> str:
     return note
 
 
-def _nearby_divisor(length: int, near: int) -> int:
-    """Return the first divisor of `length` from `near` up to 1.5 times as much, or `near` if there is none."""
-    return next((n for n in range(near, near + near // 2) if length % n == 0), near)
+def _nearby_divisor(length: int, target: int) -> int:
+    """Return the first divisor of `length` from `target` up to 1.5 times as much, or `target` if there is none."""
+    return next((n for n in range(target, target + target // 2) if length % n == 0), target)
 
 
-def _lanes(kernel: GpuKernel, stage: Stage, place: int) -> int:
-    return min(kernel.facts.warp, 1 << ((stage.extents[place] or kernel.facts.warp) - 1).bit_length())
+def _lanes(kernel: GpuKernel, stage: Stage, position: int) -> int:
+    return min(kernel.facts.warp, 1 << ((stage.extents[position] or kernel.facts.warp) - 1).bit_length())
 
 
 def _bind_loops(kernel: GpuKernel, block: BlockRV) -> None:
     sch, stage = kernel.sch, kernel.stage(block)
-    place = contiguous_result_loop(stage)
-    if place is None:
+    position = contiguous_result_loop(stage)
+    if position is None:
         not_this(f"block `{stage.block.name}` is not contiguous along its results")
-    loops, lanes = kernel.loops(block), _lanes(kernel, stage, place)
-    others = [n for n in stage.spatial if n != place]
-    order = [*others, place, *stage.reduced]
+    loops, lanes = kernel.loops(block), _lanes(kernel, stage, position)
+    others = [n for n in stage.spatial if n != position]
+    order = [*others, position, *stage.reduced]
     if order != sorted(order):
         sch.reorder(*(loops[n] for n in order))
     reduced = kernel.fused([loops[n] for n in stage.reduced])
-    column_block, column = sch.split(loops[place], [None, lanes])
+    column_block, column = sch.split(loops[position], [None, lanes])
     sch.bind(kernel.fused([*(loops[n] for n in others), column_block]), "blockIdx.x")
     sch.bind(column, "threadIdx.x")
     length = stage.times(stage.reduced)

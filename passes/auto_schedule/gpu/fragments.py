@@ -48,13 +48,13 @@ class MmaKind:
         """
         return along or self.bytes == 1
 
-    def load(self, operand: str, deep: bool) -> str:
-        """Return the intrinsic that loads a fragment from a strip, contiguous along its depth (`deep`) or across."""
-        transposed = deep == (operand == "b")
+    def load(self, operand: str, depth_contiguous: bool) -> str:
+        """Return the intrinsic that loads a fragment from a strip, contiguous along its depth or across it."""
+        transposed = depth_contiguous == (operand == "b")
         return f"mma_ldmatrix_{self.operands}_{operand}{'_trans' if transposed else ''}_dyn"
 
-    def multiply(self, deep: Sequence[bool]) -> str:
-        transposed = ("" if deep[0] else "_trans_a") + ("_trans_b" if deep[1] else "")
+    def multiply(self, depth_contiguous: Sequence[bool]) -> str:
+        transposed = ("" if depth_contiguous[0] else "_trans_a") + ("_trans_b" if depth_contiguous[1] else "")
         return f"mma_{self.operands}{self.operands}{self.sums}{transposed}"
 
     @property
@@ -76,18 +76,23 @@ def schedule_mma(
     pad_to_tiles(kernel, block, product, tile.rows, tile.columns, choice.depth)
     for reader in sch.get_consumers(block):  # before the product is tiled
         fuse_epilogue(kernel, reader)
-    deep = [kind.depth_contiguous(a) for a in along]
+    depth_contiguous = [kind.depth_contiguous(a) for a in along]
     strips = []
-    dims = [(o.places.index(own), o.places.index(k)) for o, own in ((product.lhs, product.m), (product.rhs, product.n))]
-    for operand, (own, down), kept in zip((product.lhs, product.rhs), dims, deep, strict=True):
+    dims = [
+        (o.places.index(free_dim), o.places.index(k))
+        for o, free_dim in ((product.lhs, product.m), (product.rhs, product.n))
+    ]
+    for operand, (free_dim, depth_dim), is_depth_contiguous in zip(
+        (product.lhs, product.rhs), dims, depth_contiguous, strict=True
+    ):
         strip, buffer = cache_operand(kernel, block, operand, "shared.dyn")
-        last = (own, down) if kept else (down, own)
+        last = (free_dim, depth_dim) if is_depth_contiguous else (depth_dim, free_dim)
         sch.transform_layout(strip, ("write", 0), move_dims_last(len(buffer.shape), last))
         strips.append(strip)
     nest = _tile_loops(kernel, block, product, kind, choice)
     threads = {"threadIdx.z": tile.y, "threadIdx.y": tile.x, "threadIdx.x": kernel.facts.warp}
-    for strip, places, source, kept in zip(strips, dims, along, deep, strict=True):
-        copy_to_shared(kernel, strip, nest.step, threads, places, source, kept)
+    for strip, places, source, is_depth_contiguous in zip(strips, dims, along, depth_contiguous, strict=True):
+        copy_to_shared(kernel, strip, nest.step, threads, places, source, is_depth_contiguous)
         size = kernel.stage(strip).block.writes[0].buffer.dtype.bytes
         sch.storage_align(strip, 0, -2, _BANK_BYTES // 2 // size, PAD // size)
     mma = nest.product
@@ -100,7 +105,10 @@ def schedule_mma(
         sch.compute_at(load, nest.deep)
     sch.reverse_compute_at(store, nest.warp, preserve_unit_loops=True)
     fuse_epilogue(kernel, store)
-    shapes = [(FRAGMENT_SIZE, kind.depth) if a else (kind.depth, FRAGMENT_SIZE) for a in (deep[0], deep[1])]
+    shapes = [
+        (FRAGMENT_SIZE, kind.depth) if a else (kind.depth, FRAGMENT_SIZE)
+        for a in (depth_contiguous[0], depth_contiguous[1])
+    ]
     tiles = [_split_into_fragments(kernel, load, shape) for load, shape in zip(loads, shapes, strict=True)]
     for load, operand, shape in zip(loads, (product.lhs, product.rhs), shapes, strict=True):
         rank = len(operand.places)
@@ -113,9 +121,9 @@ def schedule_mma(
     )
     start = sch.decompose_reduction(mma, nest.step)
     sch.tensorize(start, kind.fill)
-    for side, rows, kept in zip("ab", tiles, deep, strict=True):
-        sch.tensorize(rows, kind.load(side, kept))
-    sch.tensorize(mma, kind.multiply(deep))
+    for side, rows, is_depth_contiguous in zip("ab", tiles, depth_contiguous, strict=True):
+        sch.tensorize(rows, kind.load(side, is_depth_contiguous))
+    sch.tensorize(mma, kind.multiply(depth_contiguous))
     pipeline(kernel, nest.step, choice.stages)
     for loop in nest.fragments:
         sch.unroll(loop)
@@ -174,9 +182,9 @@ def bind_blocks(kernel: GpuKernel, outer: list[LoopRV], far_m: LoopRV, far_n: Lo
         fused_loops = [unknown[0], *known]
     else:
         group = next((g for g in _BLOCK_ROW_GROUPS if sizes[id(far_m)] % g == 0), 1)  # type: ignore[operator]
-        far, near = sch.split(far_m, [None, group])
-        sch.reorder(far, far_n, near)
-        fused_loops = [*outer, far, far_n, near]
+        row_group, row_in_group = sch.split(far_m, [None, group])
+        sch.reorder(row_group, far_n, row_in_group)
+        fused_loops = [*outer, row_group, far_n, row_in_group]
     for loop, axis in zip(unknown[1:], ("blockIdx.y", "blockIdx.z"), strict=False):
         sch.bind(loop, axis)
     sch.bind(sch.fuse(*fused_loops) if len(fused_loops) > 1 else fused_loops[0], "blockIdx.x")

@@ -24,16 +24,16 @@ def to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     """
     sch, stage = kernel.sch, product.stage
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
-    places = [of_loop[stage.axes[a.var]] for a in stage.block.iter_vars]  # type: ignore[index]
-    batch = [p for p in places if p in stage.spatial and product.lhs.has(p) and product.rhs.has(p)]
-    rows = [p for p in places if p in stage.spatial and not product.rhs.has(p)]
-    columns = [p for p in places if p in stage.spatial and product.rhs.has(p) and p not in batch]
-    depth = [p for p in places if p in stage.reduced]
+    positions = [of_loop[stage.axes[a.var]] for a in stage.block.iter_vars]  # type: ignore[index]
+    batch = [p for p in positions if p in stage.spatial and product.lhs.has(p) and product.rhs.has(p)]
+    rows = [p for p in positions if p in stage.spatial and not product.rhs.has(p)]
+    columns = [p for p in positions if p in stage.spatial and product.rhs.has(p) and p not in batch]
+    depth = [p for p in positions if p in stage.reduced]
     if any(stage.extents[p] is None for group in (batch, rows, columns, depth) for p in group[1:]):
         not_this(f"block `{stage.block.name}` has inner axes of unknown size")
     copies = [sch.reindex(block, ("read", read_index(kernel, block, o.buffer))) for o in (product.lhs, product.rhs)]
     sch.reindex(block, ("write", 0))
-    extents = {p: stage.extents[p] or 0 for p in places}
+    extents = {p: stage.extents[p] or 0 for p in positions}
     for copy, own_axes, inner_axes in zip(copies, (rows, columns), (depth, depth), strict=True):
         written = kernel.stage(copy).block.writes[0].buffer
         access_axes = _access_axes(kernel, block, written)
@@ -41,7 +41,7 @@ def to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
         sch.transform_layout(block, ("read", read_index(kernel, block, written)), index_map)
     access_axes = _access_axes(kernel, block, kernel.stage(block).block.writes[0].buffer)
     sch.transform_layout(block, ("write", 0), fused_axes_map(access_axes, (batch, rows, columns), extents))
-    sch.transform_block_layout(block, fused_axes_map(places, (batch, rows, columns, depth), extents))
+    sch.transform_block_layout(block, fused_axes_map(positions, (batch, rows, columns, depth), extents))
 
 
 def _access_axes(kernel: GpuKernel, block: BlockRV, buffer: tir.Buffer) -> list[int]:

@@ -127,13 +127,13 @@ def _bind_results(kernel: GpuKernel, gemm: SkinnyGemm, store: BlockRV, shape: Bl
     """Bind the loops over the results to thread blocks; return the loops over blocks and within one."""
     sch = kernel.sch
     loops = dict(zip(gemm.results, kernel.loops(store), strict=True))
-    wide, few = loops.pop(gemm.matrix_axes[-1]), [loops.pop(p) for p in gemm.vector_axes]
+    column_loop, few = loops.pop(gemm.matrix_axes[-1]), [loops.pop(p) for p in gemm.vector_axes]
     outer = list(loops.values())
-    far, near = sch.split(wide, [None, shape.x * shape.lanes])
-    sch.reorder(*outer, far, *few, near)
-    tile = sch.fuse(*outer, far) if outer else far
+    column_block, column = sch.split(column_loop, [None, shape.x * shape.lanes])
+    sch.reorder(*outer, column_block, *few, column)
+    tile = sch.fuse(*outer, column_block) if outer else column_block
     sch.bind(tile, "blockIdx.x")
-    return tile, sch.fuse(*few, near) if few else near
+    return tile, sch.fuse(*few, column) if few else column
 
 
 def _bind_threads(kernel: GpuKernel, gemm: SkinnyGemm, results: LoopRV, shape: BlockShape) -> LoopRV:

@@ -121,8 +121,8 @@ def _store_tile(kernel: GpuKernel, block: BlockRV, thread: LoopRV) -> None:
     is_full_vector = (
         stage.extents[last] == PIECE and (tir.const_int(stage.stores[0].buffer.shape[-1]) or 1) % PIECE == 0
     )
-    for place in range(first, last):
-        sch.unroll(loops[place])
+    for position in range(first, last):
+        sch.unroll(loops[position])
     if is_full_vector and vectorizable_loop(stage, [last]) == last and set(stage.steps_by(last)) <= {0, 1}:
         sch.vectorize(loops[last])
     else:

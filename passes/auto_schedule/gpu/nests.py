@@ -127,16 +127,16 @@ def block_threads(kernel: GpuKernel, times: int | None) -> int:
     return kernel.choose("threads", "threads of a block", nearest_first(threads, others))
 
 
-def _lanes(kernel: GpuKernel, stage: Stage, places: list[int]) -> int:
+def _lanes(kernel: GpuKernel, stage: Stage, positions: list[int]) -> int:
     """Return how many adjacent results a thread computes: those of the widest access that fits.
 
     1 unless every access is contiguous or a broadcast. The number divides the extent and leaves a warp for each
     multiprocessor.
     """
-    iterations, length = stage.times(stage.spatial), stage.times(places)
-    if any(s not in (0, 1) for s in stage.steps_by(places[-1])):
+    iterations, length = stage.times(stage.spatial), stage.times(positions)
+    if any(s not in (0, 1) for s in stage.steps_by(positions[-1])):
         return 1
-    extent = length if length is not None else stage.extents[places[-1]]
+    extent = length if length is not None else stage.extents[positions[-1]]
     if extent is None:
         return 1
     lanes = max(VECTOR_BYTES // stage.element_bytes, 1)

@@ -45,8 +45,8 @@ class RowShare:
         """Map a buffer's indices to (..., row, turn, thread, vector lane); None if it does not consist of such rows."""
         assert self.length is not None
         dtype = buffer.shape[0].dtype
-        given = tuple(tir.Var(f"i{n}", dtype) for n in range(len(buffer.shape)))
-        first, size = len(given), 1
+        index_vars = tuple(tir.Var(f"i{n}", dtype) for n in range(len(buffer.shape)))
+        first, size = len(index_vars), 1
         while size % self.length and first:  # the fewest dimensions that hold whole rows
             first -= 1
             extent = tir.const_int(buffer.shape[first])
@@ -57,14 +57,14 @@ class RowShare:
             return None
         simple = Analyzer()
         flat: tir.Expr = c.const(0, dtype)
-        for index, dim in zip(given[first:], buffer.shape[first:], strict=True):
+        for index, dim in zip(index_vars[first:], buffer.shape[first:], strict=True):
             simple.bind(index, tir.Range(c.const(0, dtype), dim))
             flat = c.add(c.mul(flat, dim), index)
-        place = c.floormod(flat, self.length)
-        turn, thread = self.vector * self.threads, c.floormod(c.floordiv(place, self.vector), self.threads)
-        parts = (c.floordiv(place, turn), thread, c.floormod(place, self.vector))
-        outer = (*given[:first], *([] if size == self.length else [c.floordiv(flat, self.length)]))
-        return tir.IndexMap(given, (*outer, *map(simple.simplify, parts)))
+        position_in_row = c.floormod(flat, self.length)
+        turn, thread = self.vector * self.threads, c.floormod(c.floordiv(position_in_row, self.vector), self.threads)
+        parts = (c.floordiv(position_in_row, turn), thread, c.floormod(position_in_row, self.vector))
+        outer = (*index_vars[:first], *([] if size == self.length else [c.floordiv(flat, self.length)]))
+        return tir.IndexMap(index_vars, (*outer, *map(simple.simplify, parts)))
 
 
 def share_rows(
@@ -133,8 +133,8 @@ def fitting_vector(stage: Stage, inner: Sequence[int], widest: int) -> int:
 
 def _contiguous_run(stage: Stage, access: Access, along: Sequence[int]) -> tuple[int, list[tir.Expr | None]]:
     """Return the length of an access's run of constant stride in a row, and the strides of the other loops."""
-    place, *others = reversed(along)
-    run, step = stage.extents[place] or 1, _constant_stride(stage, access, place)
+    position, *others = reversed(along)
+    run, step = stage.extents[position] or 1, _constant_stride(stage, access, position)
     while others and step is not None:
         outer = _constant_stride(stage, access, others[0])
         if outer is None or outer != step * run:
@@ -146,8 +146,8 @@ def _contiguous_run(stage: Stage, access: Access, along: Sequence[int]) -> tuple
     return run, [stage.step(access, n) for n in rest if stage.extents[n] != 1]
 
 
-def _constant_stride(stage: Stage, access: Access, place: int) -> int | None:
-    step = stage.step(access, place)
+def _constant_stride(stage: Stage, access: Access, position: int) -> int | None:
+    step = stage.step(access, position)
     return None if step is None else tir.const_int(step)
 
 

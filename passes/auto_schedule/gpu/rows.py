@@ -205,12 +205,14 @@ def _choose_distribution(kernel: GpuKernel, stages: list[Stage], axes: int) -> R
     widest = max(sizes, default=4)
     vector = min((fitting_vector(s, _row_loops(s, axes), widest) for s in row_stages), default=1)
     last = stages[-1]
-    places = last.nonunit_loops[:axes]
-    count = last.times(places)
+    row_positions = last.nonunit_loops[:axes]
+    count = last.times(row_positions)
     arrays = 1 + sum(not s.reduced for s in row_stages if s is not stages[-1])
     distribution = share_rows(kernel, count, length, vector, widest, arrays)
-    known_rows = prod(takewhile(bool, (last.extents[n] or 0 for n in reversed(places))))
-    if count is None and len(places) > 1 and known_rows % distribution.rows:  # a fused loop could not be split again
+    known_rows = prod(takewhile(bool, (last.extents[n] or 0 for n in reversed(row_positions))))
+    if (
+        count is None and len(row_positions) > 1 and known_rows % distribution.rows
+    ):  # a fused loop could not be split again
         distribution = replace(distribution, rows=1, threads=max(distribution.threads, kernel.facts.warp))
     return distribution
 
@@ -231,8 +233,8 @@ def _shared_row_axes(kernel: GpuKernel, stages: list[Stage]) -> int:
         if not stores_only(stage):
             not_this(f"{name} does more than store expressions")
         long = stage.nonunit_loops
-        own = [stage.loops[n] for n in long[:count]]
-        if not len(own) == len(first) == count or not all(map(stage.same_extent, own, first)):
+        row_loops = [stage.loops[n] for n in long[:count]]
+        if not len(row_loops) == len(first) == count or not all(map(stage.same_extent, row_loops, first)):
             not_this(f"{name} runs over other rows")
         inner = _row_loops(stage, count)
         if any(n not in long[:count] for n in long if n not in inner):

@@ -65,7 +65,7 @@ def match_skinny_gemm(kernel: GpuKernel) -> SkinnyGemm:
         return tuple(p for p in operand.places if p in stage.spatial and not other.has(p))
 
     sides = [(product.rhs, product.lhs), (product.lhs, product.rhs)]
-    sizes = [product.count(own_axes(one, other)) for one, other in sides]
+    sizes = [product.count(own_axes(matrix_operand, other)) for matrix_operand, other in sides]
     is_small = [size is not None and size <= MAX_VECTORS for size in sizes]
     if is_small[1] and (not is_small[0] or (sizes[0] or 0) >= (sizes[1] or 0)):
         matrix, vectors = sides[0]
@@ -92,12 +92,12 @@ def reorder_by_role(kernel: GpuKernel, gemm: SkinnyGemm) -> tuple[list[LoopRV], 
     """
     sch, loops = kernel.sch, kernel.loops(gemm.block)
     parts = [
-        [loops[p] for p in places]
-        for places in (gemm.shared_axes, gemm.matrix_axes, gemm.vector_axes, gemm.reduce_axes)
+        [loops[p] for p in positions]
+        for positions in (gemm.shared_axes, gemm.matrix_axes, gemm.vector_axes, gemm.reduce_axes)
     ]
     sch.reorder(*(loop for part in parts for loop in part))
-    wide, deep = (sch.fuse(*part) if len(part) > 1 else part[0] for part in (parts[1], parts[3]))
-    return parts[0], wide, parts[2], deep
+    matrix_loop, depth = (sch.fuse(*part) if len(part) > 1 else part[0] for part in (parts[1], parts[3]))
+    return parts[0], matrix_loop, parts[2], depth
 
 
 def blocks_for(gemm: SkinnyGemm, columns: int) -> int:

@@ -43,7 +43,7 @@ def _transposed_access(stage: Stage) -> tuple[list[int], list[int], Access] | No
         return None
     store, read = loop_pair
     stored, loaded = fusable_loops(stage, store, read), fusable_loops(stage, read, store)
-    if any((stage.times(places) or WARP) < WARP for places in (stored, loaded)):
+    if any((stage.times(positions) or WARP) < WARP for positions in (stored, loaded)):
         return None
     steps = zip(stage.steps_by(read), stage.steps_by(store), stage.accesses, strict=True)
     return next(((stored, loaded, a) for along, across, a in steps if along == 1 and across not in (0, 1)), None)
@@ -52,7 +52,7 @@ def _transposed_access(stage: Stage) -> tuple[list[int], list[int], Access] | No
 def _lanes(stage: Stage, *groups: list[int]) -> int:
     """Return how many elements a thread moves at a time: a divisor of both sides, each at least a tile long."""
     lanes = max(WORD // stage.element_bytes, 1)
-    extents = [stage.times(places) for places in groups]
+    extents = [stage.times(positions) for positions in groups]
     while lanes > 1 and any(n is None or n % lanes or n < WARP * lanes for n in extents):
         lanes //= 2
     return lanes

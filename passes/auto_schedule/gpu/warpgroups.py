@@ -68,7 +68,7 @@ def _schedule_product(kernel: GpuKernel, windows: bool) -> str:
     name = product.stage.block.name
     kind = _operand_kind(product)
     operands = (product.lhs, product.rhs)
-    deep = [product.contiguous_axis(operand) in product.k for operand in operands]
+    depth_contiguous = [product.contiguous_axis(operand) in product.k for operand in operands]
     why = next(filter(None, (_why_no_bulk_copy(kernel, product, operand) for operand in operands)), None)
     if why is None and (product.extent(product.m) or ROWS) < ROWS and has_several_axes(product):
         why = f"`{product.lhs.buffer.name}` has rows of several axes"
@@ -79,7 +79,7 @@ def _schedule_product(kernel: GpuKernel, windows: bool) -> str:
         kernel.say(f"threads copy: {why}")
     choice = _choose_tile(kernel, product)
     kernel.say(str(choice))
-    _schedule_tiles(kernel, block, product, kind, deep, choice, why is None)
+    _schedule_tiles(kernel, block, product, kind, depth_contiguous, choice, why is None)
     schedule_others(kernel)
     return name
 
@@ -137,12 +137,17 @@ def _choose_tile(kernel: GpuKernel, product: Contraction) -> WarpgroupConfig:
 
 
 def _schedule_tiles(
-    kernel: GpuKernel, block: BlockRV, product: Contraction, kind: str, deep: list[bool], choice: WarpgroupConfig,
+    kernel: GpuKernel,
+    block: BlockRV,
+    product: Contraction,
+    kind: str,
+    depth_contiguous: list[bool],
+    choice: WarpgroupConfig,
     bulk: bool,
-) -> None:  # fmt: skip
-    """Schedule the tiles of a product.
+) -> None:
+    """Schedule the tiles of a product; with `bulk` the copy engine fetches the operands.
 
-    `deep`: whether each operand is contiguous along the reduction. `bulk`: the copy engine fetches the operands.
+    `depth_contiguous` tells for each operand whether it is contiguous along the reduction.
     """
     sch, tile = kernel.sch, choice.tile
     assert product.m is not None
@@ -151,18 +156,26 @@ def _schedule_tiles(
     for reader in sch.get_consumers(block):  # before the product is tiled
         fuse_epilogue(kernel, reader)
     strips = [
-        _cache_strip(kernel, block, product, operand, size, kept)
-        for operand, size, kept in zip((product.lhs, product.rhs), (tile.rows, tile.columns), deep, strict=True)
+        _cache_strip(kernel, block, product, operand, size, is_depth_contiguous)
+        for operand, size, is_depth_contiguous in zip(
+            (product.lhs, product.rhs), (tile.rows, tile.columns), depth_contiguous, strict=True
+        )
     ]
     mma, group, step, inner = _tile_loops(kernel, block, product, choice)
-    for strip, operand, own, kept in zip(strips, (product.lhs, product.rhs), (product.m, product.n), deep, strict=True):
+    for strip, operand, free_axis, is_depth_contiguous in zip(
+        strips, (product.lhs, product.rhs), (product.m, product.n), depth_contiguous, strict=True
+    ):
         if bulk:
             sch.compute_at(strip, step, preserve_unit_loops=True)
             sch.annotate(strip, BULK, True)
         else:
-            dims = operand.places.index(own), operand.places.index(product.k[0])
+            dims = operand.places.index(free_axis), operand.places.index(product.k[0])
             threads = {"threadIdx.y": tile.groups, "threadIdx.x": GROUP}
-            if copy_to_shared(kernel, strip, step, threads, dims, kept, kept) * _ELEMENT_BYTES < VECTOR_BYTES:
+            if (
+                copy_to_shared(kernel, strip, step, threads, dims, is_depth_contiguous, is_depth_contiguous)
+                * _ELEMENT_BYTES
+                < VECTOR_BYTES
+            ):
                 not_this(f"an operand cannot be copied {VECTOR_BYTES} bytes at a time")
         sch.annotate(strip, "permuted_layout", _ROW_ELEMENTS * _ELEMENT_BYTES)
     store = sch.cache_write(mma, 0, "warpgroup")
@@ -170,29 +183,31 @@ def _schedule_tiles(
     sch.reverse_compute_at(store, group, preserve_unit_loops=True)
     fuse_epilogue(kernel, store)
     rows_columns = (result.index(product.m), result.index(product.n))
-    place = _accumulator_layout(len(result), rows_columns, Wgmma(tile.columns, _INSTRUCTION_DEPTH, kind, kind, "f32"))
-    sch.transform_layout(store, ("read", read_index(kernel, store, sums)), place)
+    accumulator_map = _accumulator_layout(
+        len(result), rows_columns, Wgmma(tile.columns, _INSTRUCTION_DEPTH, kind, kind, "f32")
+    )
+    sch.transform_layout(store, ("read", read_index(kernel, store, sums)), accumulator_map)
     start = sch.decompose_reduction(mma, step)
     sch.tensorize(start, f"wgmma_fill_64x{tile.columns}_f32")
-    turned = ("" if deep[0] else "_trans_a") + ("_trans_b" if deep[1] else "")
-    sch.tensorize(mma, f"wgmma_sync_64x{tile.columns}x{_INSTRUCTION_DEPTH}_{kind}{kind}f32{turned}_dyn")
+    transposes = ("" if depth_contiguous[0] else "_trans_a") + ("_trans_b" if depth_contiguous[1] else "")
+    sch.tensorize(mma, f"wgmma_sync_64x{tile.columns}x{_INSTRUCTION_DEPTH}_{kind}{kind}f32{transposes}_dyn")
     pipeline(kernel, step, choice.stages)
     sch.unroll(inner)
     store_accumulators(kernel, store, group, rows_columns, by_group=True)
 
 
 def _cache_strip(
-    kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Operand, size: int, deep: bool
+    kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Operand, size: int, depth_contiguous: bool
 ) -> BlockRV:
     """Copy `size` elements of an operand's free axis at a time into rows of 128 bytes; return the block that copies."""
     copy, buffer = cache_operand(kernel, block, operand, "shared.dyn")
-    own = operand.places.index(product.m if operand is product.lhs else product.n)
-    down = operand.places.index(product.k[0])
-    index_map = move_dims_last(len(buffer.shape), (own, down) if deep else (down, own))
-    if not deep and size > _ROW_ELEMENTS:
+    free_dim = operand.places.index(product.m if operand is product.lhs else product.n)
+    depth_dim = operand.places.index(product.k[0])
+    index_map = move_dims_last(len(buffer.shape), (free_dim, depth_dim) if depth_contiguous else (depth_dim, free_dim))
+    if not depth_contiguous and size > _ROW_ELEMENTS:
         *before, row, column = index_map.result
-        far, near = c.floordiv(column, _ROW_ELEMENTS), c.floormod(column, _ROW_ELEMENTS)
-        index_map = tir.IndexMap(index_map.indices, (*before, far, row, near))
+        column_block, column_in_block = c.floordiv(column, _ROW_ELEMENTS), c.floormod(column, _ROW_ELEMENTS)
+        index_map = tir.IndexMap(index_map.indices, (*before, column_block, row, column_in_block))
     kernel.sch.transform_layout(copy, ("write", 0), index_map)
     return copy
 
