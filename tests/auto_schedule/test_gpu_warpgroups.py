@@ -145,10 +145,10 @@ def test_the_script_replays() -> None:
 @pytest.mark.parametrize(
     ("sizes", "target", "why"),
     [
-        ((4096, 4096, 4096), "cuda{arch=sm_90}", "no products of warpgroups"),
-        ((4096, 4096, 4100), HOPPER, "not copied by 16 bytes"),
+        ((4096, 4096, 4096), "cuda{arch=sm_90}", "no warpgroup instructions"),
+        ((4096, 4096, 4100), HOPPER, "cannot be copied 16 bytes"),
         ((48, 4096, 4096), HOPPER, "too few rows"),
-        ((256, 256, 4096), HOPPER, "are done before"),
+        ((256, 256, 4096), HOPPER, "are estimated to be faster"),
         (("64", '"n"', "64"), HOPPER, "may be unaligned"),
     ],
 )

@@ -262,7 +262,7 @@ def test_other_sums_are_not_products() -> None:
     text = Product("mk,kn->mn", {"m": 4, "n": 4, "k": 4}).text()
     for old, new, why in (
         ("= T.float32(0)", "= T.float32(1)", "does not start from 0"),
-        (" * B[vk, vn]", " / B[vk, vn]", "does not sum up products"),
+        (" * B[vk, vn]", " / B[vk, vn]", "does not sum products"),
         ("B[vk, vn]", "B[vk, 3 - vn]", "more than axes"),
         ("B[vk, vn]", "A[vk, vn]", "more than axes"),
     ):

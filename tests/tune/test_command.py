@@ -110,7 +110,7 @@ def test_a_record_that_does_not_fit(model: Path, capsys: pytest.CaptureFixture[s
         db._link.execute("UPDATE record SET trace = 'def f(sch):\n    sch.get_block(\"absent\")\n'")
     capsys.readouterr()
     assert run(["compile", "model.mlc", "-o", "m.o", "-t", "llvm{cpu=native}", "--db", "tune.db"]) == 0
-    assert "warning[W1102]: the record of mm does not fit it" in capsys.readouterr().err
+    assert "warning[W1102]: the record of mm does not apply to it" in capsys.readouterr().err
     assert run(["passes", "model.mlc", "-t", "llvm{cpu=native}", "--db", "tune.db", "--why-schedule"]) == 0
     assert "mm: rule matmul" in capsys.readouterr().err
 
