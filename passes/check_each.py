@@ -145,10 +145,9 @@ class CheckEach(Observer):
                 return f"result {number} has shape {list(got.shape)} instead of {list(want.shape)}"
             close = np.isclose(_as_float64(got), _as_float64(want), rtol=self.rtol, atol=self.atol, equal_nan=True)
             if not close.all():
-                error = np.where(close, 0, np.abs(_as_float64(got) - _as_float64(want)))
-                position = tuple(
-                    int(i) for i in np.unravel_index(np.nan_to_num(error, nan=np.inf).argmax(), error.shape)
-                )
+                deviation = np.where(close, 0, np.abs(_as_float64(got) - _as_float64(want)))
+                flat = int(np.nan_to_num(deviation, nan=np.inf).argmax())
+                position = tuple(int(i) for i in np.unravel_index(flat, deviation.shape))
                 return (
                     f"{int((~close).sum())} of {close.size} elements of result {number} differ; "
                     f"worst at {list(position)}: {got[position]} instead of {want[position]}"

@@ -50,9 +50,8 @@ def from_operator(call: relax.Call, tail: ResultLayout, operands: Operands) -> A
 
     mask = None if attrs["causal_mask"] is None else str(attrs["causal_mask"])
     if len(extra_operands) == 2:
-        limits: KeyBounds | None = _PackedSequences(
-            extra_operands[0], extra_operands[1], keys, mask, attrs["window_size"]
-        ).limits()
+        sequences = _PackedSequences(extra_operands[0], extra_operands[1], keys, mask, attrs["window_size"])
+        limits: KeyBounds | None = sequences.limits()
     else:
         limits = None if mask is None else causal(queries, keys, mask, attrs["window_size"])
     shape = (batch, queries, heads, columns)

@@ -74,9 +74,8 @@ class FmaTile(Tile):
 
     @property
     def shared(self) -> int:
-        query_key_elements = (self.rows + self.keys) * (
-            self.width + VECTOR
-        )  # padding of each row spreads columns over banks
+        # padding of each row spreads columns over banks
+        query_key_elements = (self.rows + self.keys) * (self.width + VECTOR)
         return 4 * (query_key_elements + self.keys * self.columns + self.rows * (self.keys + VECTOR))
 
     def placeholders(self) -> Mapping[str, object]:

@@ -159,9 +159,8 @@ def _outer_axes(kernel: Kernel, product: Contraction, weights: Operand, data: Op
 
     weight_axes = [p for p in positions if weights.has(p) and not data.has(p)]
     other_axes = [p for p in positions if p not in weight_axes]
-    weights_outer = bytes_read(other_axes, weights) + bytes_read([], data) >= bytes_read(
-        weight_axes, data
-    ) + bytes_read([], weights)
+    data_outside = bytes_read(other_axes, weights) + bytes_read([], data)
+    weights_outer = data_outside >= bytes_read(weight_axes, data) + bytes_read([], weights)
     if weight_axes and other_axes:
         weights_outer = kernel.choose_bool(
             "weights_outside", "the loops over weights are outside those over data", weights_outer

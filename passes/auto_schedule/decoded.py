@@ -61,14 +61,9 @@ def _pack_rows(kernel: Kernel, block: BlockRV, product: Contraction, rows: int, 
     assert isinstance(current, Contraction)
     sums = current.stage.stores[0]
     sum_axes = tuple(current.stage.axis_place(i) for i in sums.indices)
+    lhs = current.lhs
     for region, buffer, axes, axis, group_size in (
-        (
-            ("read", read_index(kernel, block, current.lhs.buffer)),
-            current.lhs.buffer,
-            current.lhs.places,
-            current.k[0],
-            rows,
-        ),
+        (("read", read_index(kernel, block, lhs.buffer)), lhs.buffer, lhs.places, current.k[0], rows),
         (("write", 0), sums.buffer, sum_axes, current.n, lanes),
     ):
         index_vars = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(buffer.shape))

@@ -50,9 +50,8 @@ class _Builder:
     scalar_params: list[tir.Var] = field(default_factory=list)
     allocated: list[tir.Buffer] = field(default_factory=list)
     body: list[tir.Stmt] = field(default_factory=list)
-    same_origin: bool = (
-        True  # False if functions of the program and of operators are mixed, and some have narrow floats
-    )
+    # False if functions of the program and of operators are mixed, and some have narrow floats
+    same_origin: bool = True
 
     def build(self, func: relax.Function) -> FusedKernel:
         views = _views_of(func, self.module)

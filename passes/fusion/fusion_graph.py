@@ -160,10 +160,8 @@ def _sink(node: Node, group: Group, dominator: _Dominator, groups: list[Group], 
             return None  # it was handled in the first phase
         wanted, allowed = dominator.kind is FusionKind.ELEMWISE, _at_most_broadcast
     elif kind <= FusionKind.BROADCAST:
-        wanted, allowed = (
-            dominator.kind <= FusionKind.INJECTIVE or dominator.kind is FusionKind.COMM_REDUCE,
-            _at_most_fusable_sink,
-        )
+        wanted = dominator.kind <= FusionKind.INJECTIVE or dominator.kind is FusionKind.COMM_REDUCE
+        allowed = _at_most_fusable_sink
     elif kind is FusionKind.INJECTIVE:
         wanted, allowed = phase == 1, _at_most_injective
     else:

@@ -51,7 +51,6 @@ def convolution_cycles(call: relax.Call, last: str, facts: CpuFacts) -> float:
         tile = best_tile(facts, channels, out[last], lanes)
         efficiency = tile.efficiency(channels, out[last])
         if out[last] % tile.columns:  # data and result are copied through padded memory
-            return work / (2 * lanes * efficiency) + COPY_CYCLES * (
-                prod(out.values()) + prod(extents(call.args[0].struct_info))
-            )
+            copied = prod(out.values()) + prod(extents(call.args[0].struct_info))
+            return work / (2 * lanes * efficiency) + COPY_CYCLES * copied
     return work / (2 * lanes * efficiency)

@@ -174,9 +174,8 @@ class _Packer(RelaxMutator):
                 callee, func, [s.rest(kept, panels, o) for s, o in zip(splits, positions, strict=True)]
             )
         name, remaining = self._rests[cache_key]
-        call = call_tir(
-            name, remaining, [*(operands[i] for i in kept), *(p.constant() for p in panels)], expr.struct_info
-        )  # type: ignore[arg-type]
+        new_operands = [*(operands[i] for i in kept), *(p.constant() for p in panels)]
+        call = call_tir(name, remaining, new_operands, expr.struct_info)  # type: ignore[arg-type]
         symbolic = expr.args[2:]  # type: ignore[attr-defined]
         return replace(call, args=(*call.args, *symbolic), span=expr.span)
 
