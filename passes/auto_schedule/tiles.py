@@ -46,9 +46,9 @@ class Tile:
             for r, down in _tiles_along(height, self.rows)
             for v, across in _tiles_along(vectors, self.vectors)
         )
-        efficiency_known = height * width / self.lanes * self.cost / time
+        multiplier_share = height * width / self.lanes * self.cost / time
         return (
-            efficiency_known
+            multiplier_share
             * (_mean_utilization(self.rows) if m is None else 1.0)
             * (_mean_utilization(self.columns) if n is None else 1.0)
         )
