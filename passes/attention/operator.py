@@ -86,7 +86,7 @@ def _head_accessor(x: Tensor, heads: Expr) -> Element:
     return get
 
 
-# ---------------------------------------------------------------- which keys count
+# ---------------------------------------------------------------- unmasked keys
 
 
 def causal(queries: Expr, keys: Expr, mask: str, window: int | None) -> KeyBounds:

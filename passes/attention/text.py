@@ -45,7 +45,7 @@ class KernelTemplate(Folding):
         self.by_data: dict[tir.Var, tir.Buffer] = {}
         self.scratch: list[tir.Buffer] = []  # buffers that the expansions of calls allocate
 
-    # ------------------------------------------------------------ the text's own variables and buffers
+    # ------------------------------------------------------------ the template's variables and buffers
 
     def var(self, node: tir.Var) -> Expr:
         return self.values.get(node) or self.binder(node)

@@ -115,7 +115,7 @@ def _product_below(
     return None
 
 
-# ---------------------------------------------------------------- what it computes
+# ---------------------------------------------------------------- description of a match
 
 
 def from_match(match: AttentionMatch, tail: ResultLayout, operands: Operands) -> Attention | None:

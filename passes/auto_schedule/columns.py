@@ -66,7 +66,7 @@ def columns(kernel: Kernel) -> str:
     return f"{len(sums)} reductions with contiguous results"
 
 
-# ---------------------------------------------------------------- looking
+# ---------------------------------------------------------------- analysis
 
 
 def _reductions(kernel: Kernel) -> list[BlockRV]:

@@ -75,7 +75,7 @@ def conv(kernel: Kernel) -> str:
     return f"`{product.stage.block.name}` is a convolution"
 
 
-# ---------------------------------------------------------------- what is to be done
+# ---------------------------------------------------------------- analysis
 
 
 def _check(product: Contraction) -> None:
@@ -173,7 +173,7 @@ def _bytes(operand: Operand) -> int | None:
     return None if None in extents else prod(n for n in extents if n is not None) * operand.buffer.dtype.bits // 8
 
 
-# ---------------------------------------------------------------- the operands
+# ---------------------------------------------------------------- operands
 
 
 def _prepare_data(
@@ -272,7 +272,7 @@ def _pack_weights(
     return [copy]
 
 
-# ---------------------------------------------------------------- the tiles
+# ---------------------------------------------------------------- tiles
 
 
 def _schedule_tiles(

@@ -121,7 +121,7 @@ class AnyKernel(Generic[Facts]):
 
         return restore
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ analysis
 
     @property
     def func(self) -> tir.PrimFunc:

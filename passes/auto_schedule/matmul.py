@@ -76,7 +76,7 @@ def matmul(kernel: Kernel) -> str:
     return f"`{product.stage.block.name}` is a matrix product"
 
 
-# ---------------------------------------------------------------- what is to be done
+# ---------------------------------------------------------------- the plan
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _unroll_factor(kernel: Kernel, product: Contraction, tile: Tile, groups: Dot
     return kernel.choose("unrolled", "steps of the reduction that are unrolled", costs)
 
 
-# ---------------------------------------------------------------- the operands
+# ---------------------------------------------------------------- operands
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ def _fill_panels(kernel: Kernel, copy: OperandCopy, product: Contraction, lanes:
         parallelize_outer(kernel, [*outer, panel])
 
 
-# ---------------------------------------------------------------- the tiles
+# ---------------------------------------------------------------- tiles
 
 
 def _schedule_tiles(

@@ -129,7 +129,7 @@ def _sizes(func: tir.PrimFunc, infos: list[relax.TensorStructInfo]) -> dict[tir.
     return sizes
 
 
-# ---------------------------------------------------------------- taking a function apart
+# ---------------------------------------------------------------- splitting a function
 
 
 def split_function(func: tir.PrimFunc, name: str) -> list[_Part] | None:

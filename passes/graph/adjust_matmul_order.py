@@ -100,7 +100,7 @@ class _Adjuster(RelaxMutator):
     def product(self, left: relax.Expr, right: relax.Expr) -> relax.Expr:
         return self.adjusted(bind_call("matmul", (left, right), {"out_dtype": None}))
 
-    # ------------------------------------------------------------ what there is
+    # ------------------------------------------------------------ analysis
 
     def factors(self, expr: relax.Expr) -> list[relax.Expr] | None:
         value = self.value.get(expr) if isinstance(expr, relax.Var) else None

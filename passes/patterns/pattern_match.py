@@ -189,7 +189,7 @@ class Matcher:
         inner = tuple(dict.fromkeys(v for v in state.through if v not in roots))
         return Match(pattern, roots, inner, args, symbols.values, state.attrs)
 
-    # ------------------------------------------------------------ one goal after the other
+    # ------------------------------------------------------------ goals
 
     def _solve(self, goals: _Goals, state: _State) -> Iterator[_State]:
         """Yield the states in which all goals hold. The only choice is the order of commutative operands."""

@@ -110,7 +110,7 @@ def _apply(func: relax.Function, rule: _ImportedRule, builder: ModuleBuilder) ->
     return remove_unused(replaced_func, builder.module)
 
 
-# ---------------------------------------------------------------- what takes the place of a match
+# ---------------------------------------------------------------- replacements
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,7 +306,7 @@ class _Replacer(RelaxMutator):
         return None
 
 
-# ---------------------------------------------------------------- functions that come along
+# ---------------------------------------------------------------- imported functions
 
 
 def import_functions(

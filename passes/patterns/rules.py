@@ -249,7 +249,7 @@ def _as_words(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
 
 
-# ---------------------------------------------------------------- both sides
+# ---------------------------------------------------------------- checks of both sides
 
 
 def _signature_errors(before: relax.Function, after: relax.Function) -> list[Diagnostic]:

@@ -88,7 +88,7 @@ class _Quantizer(RelaxMutator):
             return self.lookup(expr)
         return expr
 
-    # ------------------------------------------------------------ which
+    # ------------------------------------------------------------ selection of weights
 
     def weight(self, operand: relax.Expr) -> tuple[relax.Constant, bool] | None:
         """Return the constant right operand of a product, and True if it is transposed; None if it is not quantized."""
@@ -107,7 +107,7 @@ class _Quantizer(RelaxMutator):
         depth = data.shape[1 if transposed else 0]
         return None if depth % (self.options.group or 2) else (constant, transposed)
 
-    # ------------------------------------------------------------ what becomes of them
+    # ------------------------------------------------------------ rewriting
 
     def product(self, call: Any, coded: _QuantizedWeight) -> relax.Expr:
         """Emit the product in float32, its result in the original dtype."""
@@ -156,7 +156,7 @@ def _weight_key(constant: relax.Constant) -> str | int:
     return constant.data.sha256 or id(constant.data)
 
 
-# ---------------------------------------------------------------- the numbers
+# ---------------------------------------------------------------- quantization
 
 
 def _quantize(data: TensorData, transposed: bool, options: QuantizeWeights) -> _QuantizedWeight:

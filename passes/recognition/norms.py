@@ -153,7 +153,7 @@ def _square(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
     return base if all(graph.number(base) == graph.number(other) for other in others) else None
 
 
-# ---------------------------------------------------------------- what it is scaled and shifted by
+# ---------------------------------------------------------------- scale and shift
 
 
 @dataclass(frozen=True)
