@@ -13,7 +13,7 @@ CODES: dict[str, tuple[str, str]] = {
         "n - 1)` with `j + 1` in place of `i`.",
     ),
     "E0655": (
-        "a place where the primitive has nothing to work on",
+        "the block or loop is not valid for the primitive",
         "The root block has no block around it, so it cannot be moved, inlined or cached. Some primitives take a loop "
         "or a block that holds exactly one block.",
     ),
@@ -25,13 +25,13 @@ CODES: dict[str, tuple[str, str]] = {
         "when their output is finished, so that they can be moved and split.",
     ),
     "E0657": (
-        "what a loop or block holds cannot be taken as one piece",
+        "a subtree does not have compact dataflow",
         "Every block directly below must be complete or a reduction there; see E0656.",
     ),
     "E0658": (
         "a block writes an output",
-        "The buffer that the block writes is a parameter of the function, or allocated further out, so others will "
-        "read it: it cannot be left out, made smaller or moved to other memory.",
+        "The buffer that the block writes is a parameter of the function, or allocated further out, so others may "
+        "read it: it cannot be removed, made smaller or moved to other memory.",
     ),
     "E0659": (
         "the blocks of a scope are not stages of a pipeline",

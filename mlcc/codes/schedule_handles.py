@@ -7,21 +7,21 @@ CODES: dict[str, tuple[str, str]] = {
         "primitives too.",
     ),
     "E0611": (
-        "a block or loop that is no longer there",
-        "A step that replaces a loop (`split`, `fuse`) or removes a block (`compute_inline`) ends the variables that "
-        "stood for it. Use what that step returned, or look the block or its loops up again.",
+        "a block or loop that no longer exists",
+        "A step that replaces a loop (`split`, `fuse`) or removes a block (`compute_inline`) invalidates its "
+        "variables. Use what that step returned, or look the block or its loops up again.",
     ),
     "E0612": (
         "the arguments do not fit the primitive's parameters",
         "A required argument is missing, one is given twice, or there is no parameter of that name.",
     ),
     "E0613": (
-        "an argument of another kind",
+        "an argument of the wrong type",
         "The primitive takes something else there: a block (or its name), a loop, an integer, a list. Loops come from "
         "`sch.get_loops(block)` or from the step that made them.",
     ),
     "E0614": (
-        "a buffer that the block does not have",
+        "a buffer that the block does not access",
         "Buffers are given by their place in the block's `T.reads` or `T.writes`, counted from 0, or by name.",
     ),
     "E0615": (
@@ -30,7 +30,7 @@ CODES: dict[str, tuple[str, str]] = {
         "--show-each` shows the blocks; `get_child_blocks` and `get_consumers` reach blocks that share a name.",
     ),
     "E0616": (
-        "which function is meant is not known",
+        "an ambiguous function",
         "In a module of several functions a look-up needs `func_name=...`, or `sch.work_on(...)` before it, unless one "
         "of them is called `main`.",
     ),

@@ -61,7 +61,7 @@ class Permutation:
 
     @property
     def is_by_address(self) -> bool:
-        """Whether this is the hardware swizzle, a function of the address: rows are as wide as the swizzle."""
+        """True if this is the hardware swizzle, a function of the address: rows are as wide as the swizzle."""
         return self.width == self.row
 
     @property

@@ -66,7 +66,7 @@ class Wgmma:
 
     @property
     def may_transpose(self) -> bool:
-        """Whether operands in shared memory may be transposed: contiguous along m or n instead of k."""
+        """True if operands in shared memory may be transposed: contiguous along m or n instead of k."""
         return self.a in ("f16", "bf16")
 
     @property

@@ -1,1 +1,1 @@
-"""The schedule: transformations of TensorIR functions that a person, a script or a search asks for, step by step."""
+"""Schedules: step-by-step transformations of TensorIR functions, requested by a user, a script or a search."""

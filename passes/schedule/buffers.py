@@ -19,7 +19,7 @@ Access = Literal["read", "write"]
 
 @dataclass(frozen=True, slots=True)
 class BufferPosition:
-    """The `index`-th buffer that a block reads, or writes."""
+    """The position of a buffer among those that a block reads, or writes."""
 
     access: Access
     index: int
@@ -38,7 +38,7 @@ class BufferArg:
     value: int | str | tuple[str, int] | tir.Buffer
 
     def of(self, block: tir.Block, access: Access | None = None) -> BufferPosition:
-        """The buffer of `block` that is meant, one that it reads or writes if `access` says so.
+        """Return the referenced buffer of `block`, one that it reads or writes if `access` requires it.
 
         A name, or a buffer, that is both read and written is taken as read unless `access` says otherwise. Refuses
         (E0614) what the block does not have.
@@ -99,7 +99,7 @@ def _refusal(block: tir.Block, access: Access | None, message: str, help: str | 
 
 
 def listing(block: tir.Block, access: Access | None = None) -> str:
-    """`it reads 0: `A`, 1: `B`; and writes 0: `C``."""
+    """Return the numbered buffers of a block: "it reads 0: `A`, 1: `B`; and writes 0: `C`"."""
     parts = []
     for verb, regions in (("read", block.reads), ("write", block.writes)):
         if access in (None, verb):
@@ -113,7 +113,7 @@ def region_of(regions: tuple[tir.BufferRegion, ...], buffer: tir.Buffer, block: 
     matches = [r for r in regions if r.buffer is buffer]
     if len(matches) > 1:
         raise Refusal(
-            "E0614", f"block `{block.name}` lists {len(matches)} regions of `{buffer.name}`, and one is needed", block,
+            "E0614", f"block `{block.name}` lists {len(matches)} regions of `{buffer.name}`, but must list one", block,
             f"write one region around all of them in the `T.{'reads' if regions is block.reads else 'writes'}(...)`",
         )  # fmt: skip
     return matches[0] if matches else None

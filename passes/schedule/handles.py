@@ -70,7 +70,8 @@ MOST_OPERATIONS = 600  # evaluated and printed by recursion
 
 
 class ExprRV(Handle):
-    """An integer that sampling chose, or arithmetic on such; stays symbolic in traces, so that they can be re-decided.
+    """A sampled integer, or arithmetic on sampled integers; it stays symbolic in traces so that decisions can be
+    changed.
 
     `schedule.get` gives its value.
     """
@@ -78,7 +79,9 @@ class ExprRV(Handle):
     __slots__ = ("_var", "lhs", "op", "rhs", "size")
 
     def __init__(self, op: str = "", lhs: ExprRV | int = 0, rhs: ExprRV | int = 0) -> None:
-        """Raises ValueError for arithmetic of more than MOST_OPERATIONS operations, shared ones counted each time."""
+        """Create the expression. Raises ValueError for more than MOST_OPERATIONS operations, counting shared ones each
+        time.
+        """
         self.op, self.lhs, self.rhs = op, lhs, rhs
         self._var: tir.Var | None = None
         self.size: int = 1 + sum(x.size for x in (lhs, rhs) if isinstance(x, ExprRV))
@@ -94,7 +97,7 @@ class ExprRV(Handle):
 
     @property
     def var(self) -> tir.Var:
-        """The variable that stands for a sampled integer inside index maps, always the same one."""
+        """Return the variable that represents a sampled integer inside index maps, always the same one."""
         if self._var is None:
             self._var = tir.Var("v", INT32)
         return self._var

@@ -42,8 +42,9 @@ class IndexMapArg:
     sampled: tuple[ExprRV, ...] = ()
 
     def of(self, ndim: int, dtype: DType | str) -> tir.IndexMap:
-        """The map over `ndim` indices; refuses (E0613) another number of them, results that are no integers, and axis
-        separators."""
+        """Return the map over `ndim` indices; refuse (E0613) another number of indices, results that are not integers,
+        and axis separators.
+        """
         index_map, separators = self.separated(ndim, dtype)
         if separators:
             raise Refusal("E0613", "this index map may not have axis separators")
@@ -71,7 +72,8 @@ class IndexMapArg:
 def decided(
     block: BlockRef, index_map: tir.IndexMap, separators: tuple[int, ...] = ()
 ) -> tuple[tir.IndexMap, IndexMapArg]:
-    """The map with the numbers that sampling chose, and the map as a trace records it, where they can be re-decided.
+    """Return the map with the sampled integers substituted, and the map as the trace records it, where they can be
+    changed.
 
     Refuses (E0613) a map over variables that are neither sampled by this schedule nor of the function.
     """
@@ -80,7 +82,7 @@ def decided(
         return index_map, IndexMapArg(index_map, separators)
     sampled = block.state.sampled_in(index_map.result)
     for var in free - set(sampled) - used_vars(block.tree.func):
-        raise Refusal("E0613", f"the index map uses `{var.name}`, which is no value of this schedule")
+        raise Refusal("E0613", f"the index map uses `{var.name}`, which is not a value of this schedule")
     values = {var: tir.IntImm(var.dtype, block.state.value(rv)) for var, rv in sampled.items()}
     result = substitute(index_map.result, values)
     inverse = None if index_map.inverse is None else substitute(index_map.inverse, values)
@@ -89,7 +91,7 @@ def decided(
 
 
 def renewed(arg: IndexMapArg, known: Mapping[Handle, Handle]) -> IndexMapArg:
-    """The map of a trace with the handles that stand for its sampled integers in another schedule."""
+    """Return the map of a trace with the handles of its sampled integers in another schedule."""
     handles: dict[ExprRV, ExprRV] = {}
     for rv in arg.sampled:
         fresh = known.get(rv, rv)
@@ -102,7 +104,7 @@ def renewed(arg: IndexMapArg, known: Mapping[Handle, Handle]) -> IndexMapArg:
 def spelled(
     index_map: tir.IndexMap, separators: tuple[int, ...] = (), sampled: Mapping[tir.Var, str] | None = None
 ) -> str:
-    """`lambda i, j: (j, i)`, which scripts read. `sampled` are the names of sampled integers."""
+    """Return the text of a map, such as `lambda i, j: (j, i)`. `sampled` are the names of sampled integers."""
     names: dict[tir.Var, str] = {}
     outer = dict(sampled or {})
     for var in index_map.indices:
@@ -130,7 +132,7 @@ def _arity(function: Callable[..., Any]) -> int | None:
 
 
 def _operand_wrapper(function: Callable[..., Any]) -> Callable[[tir.Var], Any] | None:
-    """Variables for Python's operators; functions of scripts bring their own."""
+    """Return a wrapper that gives variables Python's operators; functions of scripts have their own."""
     if getattr(function, "takes_variables", False):
         return None
     from mlcc.te.scalar import Scalar
@@ -141,7 +143,7 @@ def _operand_wrapper(function: Callable[..., Any]) -> Callable[[tir.Var], Any] |
 def _arity_refusal(taken: int, needed: int) -> Refusal:
     names = ", ".join("ijklmnop"[:needed]) if needed <= 8 else "*i"
     return Refusal(
-        "E0613", f"the index map takes {taken} ind{'ex' if taken == 1 else 'ices'}, and there are {needed}",
+        "E0613", f"the index map takes {taken} ind{'ex' if taken == 1 else 'ices'}, but there are {needed}",
         help=f"lambda {names}: (...)",
     )  # fmt: skip
 

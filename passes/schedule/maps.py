@@ -11,7 +11,8 @@ from mlcc.passes.schedule.registry import describe
 
 
 def call_map(fn: Callable[..., Any], variables: Sequence[tir.Var], parameter: str) -> list[Any]:
-    """The list that `fn(*variables)` gives; its numbers and expressions, also inside tuples, are expressions or ints.
+    """Return the list that `fn(*variables)` returns; its numbers and expressions, also inside tuples, are expressions
+    or ints.
 
     Functions of Python get operands with Python's operators, functions of a script, which has operators of its own,
     the variables. Raises Refusal E0613.

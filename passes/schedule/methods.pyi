@@ -16,24 +16,22 @@ IndexMap: TypeAlias = Callable[..., Any] | tir.IndexMap
 
 class Primitives:
     def add_unit_loop(self, block_or_loop: Block | LoopRV) -> LoopRV:
-        """A loop `u` of one iteration around a block or a loop."""
+        """Add a loop `u` of one iteration around a block or a loop."""
     def annotate(self, block_or_loop: Block | LoopRV, ann_key: str, ann_val: Any) -> None:
-        """Attach a value to a block or loop for what comes later. One that is there already under the key stays."""
+        """Attach a value to a block or loop for later passes. An existing value under the same key is kept."""
     def annotate_buffer_access(self, block: Block, buffer_index: Int, buf_type: str, gen_new_ranges: Any) -> None:
         """Say which region of a buffer a block reads or writes, where it cannot be inferred."""
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
         """Bind a loop to an axis of GPU threads, such as `blockIdx.x`, `threadIdx.y`, `vthread.x`."""
     def blockize(self, target: Sequence[Block] | LoopRV, preserve_unit_iters: bool = True) -> BlockRV:
         """Make one block `X_o` of the loop `target` and everything below it, which must hold a single block `X`; or one
-        block `outer_A_B_` of several blocks that stand side by side.
+        block `outer_A_B_` of several adjacent blocks.
         """
     def cache_index(self, block: Block, storage_scope: str, cse_thresh: Int = 0) -> list[BlockRV]:
-        """Compute the index expressions of what a block stores ahead, each in a block of its own that fills a
-        buffer.
-        """
+        """Compute the index expressions of a block's stores beforehand, each in its own block that fills a buffer."""
     def cache_inplace(self, block: Block, read_buffer_index: Buffer, storage_scope: str) -> list[BlockRV]:
-        """Let a block that reads and writes a buffer do so in a cache: copied in right before it, and out right behind
-        it.
+        """Let a block read and write a buffer in a cache, which is filled right before the block and copied back right
+        after it.
         """
     def cache_read(
         self,
@@ -52,11 +50,11 @@ class Primitives:
     ) -> BlockRV:
         """Let a block write to a cache in other memory, and copy that to the buffer afterwards."""
     def can_decompose_padding(self, block: Block, loop: LoopRV) -> bool:
-        """Would `decompose_padding` accept the block and the loop? Changes nothing."""
+        """Return whether `decompose_padding` accepts the block and the loop. Changes nothing."""
     def compute_at(self, block: Block, loop: LoopRV, preserve_unit_loops: bool = False, index: Int = -1) -> None:
         """Compute a block under a loop of its consumers, each time as much of it as they need there."""
     def compute_inline(self, block: Block) -> None:
-        """Put what a block computes in the place of every load of its buffer, and remove the block and the buffer."""
+        """Replace every load of a block's buffer by what the block computes, and remove the block and the buffer."""
     def decompose_padding(self, block: Block, loop: LoopRV) -> BlockRV:
         """Split `B[...] = T.if_then_else(condition, x, constant)` into block `B_pad_const`, before `loop`, which fills
         all that the loop covers with the constant, and `B`, which stores `x` where the condition holds.
@@ -68,44 +66,52 @@ class Primitives:
     def enter_postproc(self) -> None:
         """Mark in the trace where decisions end and clean-up begins; changes nothing."""
     def flip_sign(self, block: Block, buffer: Buffer) -> None:
-        """Sum up products with a copy of a factor that is uint8 in the place of int8, each element 128 more; or with
-        one that is int8 in the place of uint8, each 128 less. What that adds, 128 times the sums of the other factor,
-        is taken off afterwards, so that results stay the same.
+        """Sum up products with a copy of a factor of the other signedness: uint8 instead of int8, with 128 added to
+        each element, or int8 instead of uint8, with 128 subtracted. The difference, 128 times the sums of the other
+        factor, is corrected afterwards, so that results stay the same.
         """
     def fuse(self, *loops: LoopRV | Sequence[LoopRV], preserve_unit_iters: bool = True) -> LoopRV:
-        """One loop in the place of several that stand directly inside each other, outermost first."""
+        """Fuse directly nested loops, outermost first, into one loop."""
     def fuse_reduction_epilogue(self, reduction_block: Block, epilogue_block: Block, every_step: bool = False) -> None:
-        """Let a sum start at what its only consumer adds to it, and store where that stores; the consumer goes."""
+        """Let a sum start from what its only consumer adds to it, and store where that stores; the consumer is
+        removed.
+        """
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
-        """The block called `name` in a function: `func_name`, else the one that `work_on` chose, else the only one."""
+        """Return the block called `name` in a function: `func_name`, else the one chosen by `work_on`, else the only
+        one.
+        """
     def get_child_blocks(self, block_or_loop: Block | LoopRV) -> list[BlockRV]:
-        """The outermost blocks below a block or a loop, in order."""
+        """Return the outermost blocks below a block or a loop, in order."""
     def get_consumers(self, block: Block) -> list[BlockRV]:
-        """The blocks of the same scope that read what this one writes, in order."""
+        """Return the blocks of the same scope that read what this block writes, in order."""
     def get_loops(self, block: Block) -> list[LoopRV]:
-        """The loops around a block, up to the block that it stands in, outermost first."""
+        """Return the loops around a block, up to the enclosing block, outermost first."""
     def get_output_blocks(self, scope_block: Block) -> list[BlockRV]:
-        """The blocks below `scope_block` that write what it does not allocate, in order."""
+        """Return the blocks below `scope_block` that write buffers which it does not allocate, in order."""
     def get_producers(self, block: Block) -> list[BlockRV]:
-        """The blocks of the same scope that write what this one reads, in order."""
+        """Return the blocks of the same scope that write what this block reads, in order."""
     def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
-        """The block called `name` in a function: `func_name`, else the one that `work_on` chose, else the only one."""
+        """Return the block called `name` in a function: `func_name`, else the one chosen by `work_on`, else the only
+        one.
+        """
     def loop_partition(
         self,
         loop: LoopRV,
         factors: Sequence[Int | None],
         preserve_unit_iters: bool = True,
     ) -> list[LoopRV]:
-        """Consecutive loops in the place of one, each over the next `factor` iterations; the last runs to the end."""
+        """Divide a loop into consecutive loops, each over the next `factor` iterations; the last one covers the
+        rest.
+        """
     def mark_scheduled(self, func_name: str | None = None) -> None:
-        """Give a function the attribute `tir.is_scheduled`: rules leave it alone."""
+        """Set the attribute `tir.is_scheduled` of a function, so that rules leave it alone."""
     def merge(self, *loops: LoopRV | Sequence[LoopRV]) -> LoopRV:
-        """One nest in the place of several equal ones, with their bodies one after the other, in the order given."""
+        """Merge several nests of equal extents into one, with their bodies in the given order."""
     def pad_einsum(self, block: Block, padding: Sequence[Int]) -> None:
         """Round the extent of each axis of an einsum up to a multiple of `padding[axis]`, such as 127 to 128."""
     def pad_reduction(self, loop: LoopRV, multiple: Int) -> None:
-        """Round how often a reduction loop runs up to a multiple, such as 200 to 256; what the added iterations
-        contribute is the identity of the reduction, and they read nothing.
+        """Round the extent of a reduction loop up to a multiple, such as 200 to 256; the added iterations contribute
+        the identity of the reduction and read nothing.
         """
     def parallel(self, loop: LoopRV) -> None:
         """Run the iterations of a loop in parallel."""
@@ -132,9 +138,9 @@ class Primitives:
     ) -> BlockRV:
         """Let a block write to a cache at other indices, and copy that to the buffer afterwards."""
     def reorder(self, *ordered_loops: LoopRV | Sequence[LoopRV]) -> None:
-        """Put loops of one nest in the order given, in the places that they take up together; others stay."""
+        """Put loops of one nest in the given order, in the positions that they occupy together; other loops stay."""
     def reorder_block_iter_var(self, block: Block, new_order: Sequence[Int]) -> None:
-        """Put the axes of a block in another order: first the one that was number `new_order[0]`, and so on."""
+        """Reorder the axes of a block: first the one that was number `new_order[0]`, and so on."""
     def reverse_compute_at(
         self,
         block: Block,
@@ -144,12 +150,12 @@ class Primitives:
     ) -> None:
         """Compute a block under a loop of its producers, each time for as much as they have produced there."""
     def reverse_compute_inline(self, block: Block) -> None:
-        """Put a block's computation where its only producer stores, and remove the block and the buffer between
+        """Move a block's computation to where its only producer stores, and remove the block and the buffer between
         them.
         """
     def rfactor(self, loop: LoopRV, factor_axis: Int) -> BlockRV:
-        """Factor a reduction by one of its loops: block `B_rf` reduces over the others into a buffer `C_rf` that has a
-        dimension more (at `factor_axis`, negative from behind), and `B` combines its elements over `loop`.
+        """Factor a reduction by one of its loops: block `B_rf` reduces over the other loops into a buffer `C_rf` with
+        an additional dimension (at `factor_axis`, negative from the end), and `B` combines its elements over `loop`.
         """
     def rolling_buffer(self, block: Block, write_buffer_index: Int) -> None:
         """Fold a buffer that a block writes window by window, such as rows `i * 2 .. i * 2 + 3` for each `i`, to the
@@ -161,10 +167,10 @@ class Primitives:
         probs: Sequence[float],
         decision: Int | None = None,
     ) -> ExprRV:
-        """One of `candidates`, as likely as `probs` says (any non-negative weights). The decision is its index."""
+        """Sample one of `candidates` with the weights `probs` (not negative). The decision is its index."""
     def sample_compute_location(self, block: Block, decision: Int | None = None) -> LoopRV:
-        """A loop for `compute_at` of the block, or a mark that stands for inlining it (decision -2) or for leaving it
-        where it is (-1); else the decision is the index of the loop among those of the block's first consumer.
+        """Sample a loop for `compute_at` of the block, or a mark for inlining it (decision -2) or for leaving it where
+        it is (-1); other decisions are the index of the loop among those of the block's first consumer.
         """
     def sample_partitioned_tile(
         self,
@@ -174,7 +180,7 @@ class Primitives:
         innerpart_factor: Int = 1,
         decision: Sequence[Int] | None = None,
     ) -> list[ExprRV]:
-        """`n` factors of the loop's extent of which those from `partition_pos` on multiply to a multiple of
+        """Sample `n` factors of the loop's extent; the product of those from `partition_pos` on is a multiple of
         `innerpart_factor`.
         """
     def sample_perfect_tile(
@@ -184,9 +190,9 @@ class Primitives:
         max_innermost_factor: Int = 16,
         decision: Sequence[Int] | None = None,
     ) -> list[ExprRV]:
-        """`n` factors whose product is the loop's extent, the last at most `max_innermost_factor` (-1: any)."""
+        """Sample `n` factors whose product is the loop's extent, the last at most `max_innermost_factor` (-1: any)."""
     def set_axis_separator(self, block: Block, buffer: Buffer, axis_separators: Sequence[Int]) -> None:
-        """Say where the dimensions of a buffer are grouped into axes of memory: `[1]` makes the first dimension one
+        """Set where the dimensions of a buffer are grouped into axes of memory: `[1]` makes the first dimension one
         axis and the others together another.
         """
     def set_scope(self, block: Block, buffer_index: Buffer, storage_scope: str) -> None:
@@ -202,9 +208,9 @@ class Primitives:
         preserve_unit_iters: bool = True,
         disable_predication: bool = False,
     ) -> list[LoopRV]:
-        """A nest of `len(factors)` loops in the place of one; a factor None is computed from the others."""
+        """Split a loop into `len(factors)` nested loops; a factor None is computed from the others."""
     def storage_align(self, block: Block, buffer_index: Buffer, axis: Int, factor: Int, offset: Int) -> None:
-        """Ask that the stride of an axis of a buffer that a block writes be k * factor + offset for some k."""
+        """Require the stride of an axis of a buffer that a block writes to be k * factor + offset for some k."""
     def tensorize(self, block_or_loop: Block | LoopRV, tensor_intrin: str, preserve_unit_iters: bool = True) -> None:
         """Replace the body of a block, or of a loop made a block before (`blockize`), by a tensor intrinsic."""
     def transform_block_layout(self, block: Block, index_map: IndexMap) -> None:
@@ -219,9 +225,9 @@ class Primitives:
     ) -> None:
         """Store a buffer that the block reads or writes under other indices: `lambda i, j: (j, i // 4, i % 4)`."""
     def unannotate(self, block_or_loop: Block | LoopRV, ann_key: str) -> None:
-        """Take an annotation away."""
+        """Remove an annotation."""
     def unroll(self, loop: LoopRV) -> None:
-        """Write the iterations of a loop out one after the other."""
+        """Unroll a loop: repeat its body for each iteration."""
     def unsafe_compute_in(self, block: Block, dtype: str) -> None:
         """Compute what a block computes in float16, bfloat16 or 8-bit floats in a wider float: elements are cast as
         they are loaded, and results rounded once, as they are stored, in the place of every operation: they may be more
@@ -236,8 +242,8 @@ class Primitives:
     def vectorize(self, loop: LoopRV) -> None:
         """Run the iterations of a loop in the lanes of vectors."""
     def widen(self, block: Block, buffer_index: Buffer, dtype: str) -> None:
-        """Store a buffer that a block writes as a type that holds every value of its own, such as float16 as float32:
-        what reads it converts no more, and results stay the same.
+        """Store a buffer that a block writes in a type that can represent every value of its own, such as float16 as
+        float32; results stay the same.
         """
     def write_at(self, loop: LoopRV, block: Block, write_buffer_index: Buffer, storage_scope: str) -> BlockRV:
         """Let the body of a loop write a buffer to a cache, and copy that to the buffer where each iteration ends."""

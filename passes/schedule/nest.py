@@ -58,7 +58,7 @@ def _body(body: tuple[tir.Stmt, ...], depth: int, lines: list[tuple[str, bool]],
 
 
 def loop_line(loop: tir.For) -> str:
-    """`for i in 128 (parallel)`."""
+    """Return the text of a loop, such as `for i in 128 (parallel)`."""
     span = (
         _shortened(loop.extent)
         if tir.const_int(loop.min) == 0
@@ -74,7 +74,7 @@ def loop_line(loop: tir.For) -> str:
 
 
 def block_line(realize: tir.BlockRealize) -> str:
-    """`block C(vi = i, vj = j, reduce vk = k) where ...`."""
+    """Return the text of a block, such as `block C(vi = i, vj = j, reduce vk = k) where ...`."""
     block = realize.block
     axes = []
     for axis, value in zip(block.iter_vars, realize.values, strict=True):

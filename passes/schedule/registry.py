@@ -64,8 +64,9 @@ PARAMETER_ALIASES = {"get_output_blocks": {"block": "scope_block"}}  # as traces
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """`run(state, ...)`, with the signature that callers see (no `state`). `returns` is "exprs" where integers are
-    to become symbolic. A primitive that is not `traced` only looks."""
+    """A primitive: `run(state, ...)`, with the signature that callers see (without `state`). `returns` is "exprs" if
+    integer results become symbolic. A primitive that is not `traced` does not change the module.
+    """
 
     name: str
     run: Callable[..., Any]
@@ -97,7 +98,7 @@ def primitive(returns: str = "", traced: bool = True) -> Callable[[Callable[...,
 
 
 def names() -> list[str]:
-    """All primitives by name."""
+    """Return all primitives by name."""
     return sorted(_WHERE)
 
 
@@ -112,7 +113,7 @@ def find(name: str) -> Primitive:
 
 
 def bind(prim: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by parameter name, defaults filled in. Raises Refusal E0612."""
+    """Return the arguments by parameter name, with defaults. Refuse (E0612) arguments that do not fit."""
     plain = _bind_fast(prim, args, kwargs)
     if plain is not None:
         return plain
@@ -131,7 +132,7 @@ def bind(prim: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict
 
 
 def _bind_fast(prim: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """`bind` for calls without mistakes, in a fifth of the time that `inspect` takes; None for all others."""
+    """Do the same as `bind` for correct calls, in a fifth of the time that `inspect` takes; None for others."""
     parameters = prim.signature.parameters
     if len(args) > len(parameters):
         return None
@@ -167,7 +168,7 @@ def _detached(value: Any) -> Any:
 
 
 def call_text(prim: Primitive) -> str:
-    """`split(loop, factors, preserve_unit_iters=True, disable_predication=False)`."""
+    """Return the text of a call: `split(loop, factors, preserve_unit_iters=True, disable_predication=False)`."""
     return f"{prim.name}({', '.join(map(_parameter_text, prim.signature.parameters.values()))})"
 
 
@@ -225,7 +226,7 @@ def _loop(state: State, value: Any) -> LoopRef:
     if isinstance(value, LoopRV):
         ref = state.find_loop(value)
         if isinstance(ref, str):
-            raise Refusal("E0611", f"this location stands for `{ref}`, not for a loop")
+            raise Refusal("E0611", f"this location is `{ref}`, not a loop")
         return ref
     raise _WrongKind("a loop")
 

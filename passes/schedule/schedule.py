@@ -1,4 +1,4 @@
-"""`Schedule`: a module under transformation, step by step, with every step checked, undone if refused, and recorded."""
+"""`Schedule`: a module transformed step by step; each step is checked, undone if refused, and recorded."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Schedule(Primitives):
     """
 
     def __init__(self, mod: IRModule | Func, *, seed: int | None = None) -> None:
-        """`seed` makes sampling repeatable; None, or a negative one, does not."""
+        """Create a schedule. `seed` makes sampling reproducible; None, or a negative seed, does not."""
         if not isinstance(mod, (IRModule, tir.PrimFunc, relax.Function)):
-            raise TypeError(f"a schedule is made for a module or a function (`mlcc.parse(text)`), not {describe(mod)}")
+            raise TypeError(f"a schedule needs a module or a function (`mlcc.parse(text)`), not {describe(mod)}")
         module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
         self._state = State(module, seed)
         self._trace = Trace()
@@ -68,7 +68,7 @@ class Schedule(Primitives):
 
     @property
     def func_working_on(self) -> str | None:
-        """The function that look-ups mean when none is named."""
+        """Return the function that look-ups use by default."""
         return self._state.working_on
 
     def copy(self) -> Schedule:
@@ -146,7 +146,7 @@ class Schedule(Primitives):
         return "\n".join(render_nest(self._state.func(n), n) for n in names if chosen in (None, n))
 
     def _function_name(self, name: Any) -> str:
-        """Raises Refusal E0613 or E0616 for what is no name of a TensorIR function."""
+        """Return the name of a TensorIR function. Refuse (E0613, E0616) other values."""
         if name is not None and not isinstance(name, str):
             raise Refusal("E0613", f"`func_name` is the name of a function, not {describe(name)}")
         return self._state.function_name(name)
@@ -169,7 +169,7 @@ class Schedule(Primitives):
             if isinstance(exc, Refusal):
                 raise CompileError(self._diagnostic(name, exc, now, span)) from None
             if isinstance(exc, RecursionError):
-                raise CompileError(error("E0602", f"sch.{name}: the loops nest too deep", span)) from None
+                raise CompileError(error("E0602", f"sch.{name}: the loops are nested too deep", span)) from None
             raise
 
     def schedule_by_rule(
@@ -184,9 +184,7 @@ class Schedule(Primitives):
         not take it, E0699 for a choice that is not offered.
         """
         if choices and rule is None:
-            raise CompileError(
-                error("E0698", "sch.schedule_by_rule: choices are those of a rule", help="name the rule")
-            )
+            raise CompileError(error("E0698", "sch.schedule_by_rule: choices need a rule", help="name the rule"))
         before, trace_length, memo_node = self._state, len(self._trace), self._memo_node
         try:
             name = self._function_name(func_name)
@@ -241,7 +239,7 @@ class Schedule(Primitives):
         return outputs
 
     def _blocks_by_name(self, prim: registry.Primitive, given: dict[str, Any]) -> dict[str, Any]:
-        """A block may be given by its name: that is a `get_block` of its own, and is recorded as one."""
+        """Replace block names in arguments by handles; each look-up is recorded as a `get_block`."""
         for key, value in given.items():
             annotation = prim.signature.parameters[key].annotation
             if isinstance(value, str) and annotation.startswith("BlockRef"):

@@ -37,7 +37,7 @@ class Place:
         self._kept = 0  # behind the first place
 
     def find(self, step: Any) -> MemoEntry | None:
-        """Return the memoized result of a step (`key_of`) from here, None if there is none."""
+        """Return the memoized result of a step (`key_of`) from here; None if there is none."""
         return self._after.get(step)
 
     def keep(self, step: Any, state: State, insts: Sequence[Instruction], outputs: Any) -> Place:

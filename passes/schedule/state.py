@@ -1,4 +1,4 @@
-"""The state of a schedule: the module, and the block, loop or value that every handle names in it."""
+"""The state of a schedule: the module, and the block, loop or value of every handle."""
 
 from __future__ import annotations
 
@@ -100,15 +100,16 @@ class State:
     # ------------------------------------------------------------ the program
 
     def function_name(self, func_name: str | None) -> str:
-        """The name of the function to look into; `@path` stands for the kernel of a module of the source model. Raises
-        Refusal E0616."""
+        """Return the name of the function to search; `@path` is the kernel of a module of the source model. Refuse
+        (E0616) an unknown or ambiguous one.
+        """
         names = [n for n, f in self.module.functions.items() if isinstance(f, tir.PrimFunc)]
         if func_name is None:
             func_name = self.working_on
             if func_name is None:
                 listed = ", ".join(names[:20]) or "none"
                 help = f"give `func_name=`, or call `sch.work_on(...)` first; the functions are {listed}"
-                raise Refusal("E0616", "the module has several functions and none of them is chosen", help=help)
+                raise Refusal("E0616", "the module has several functions and none is selected", help=help)
         if func_name.startswith("@"):
             return self._function_at(func_name)
         if func_name not in names:
@@ -117,7 +118,7 @@ class State:
         return func_name
 
     def _function_at(self, pattern: str) -> str:
-        """The only function that comes from a module of the source model. Raises Refusal E0616."""
+        """Return the only function that comes from a module of the source model. Refuse (E0616) none or several."""
         from mlcc.relax.origins import kernels_at
 
         kernels = kernels_at(self.module, pattern)
@@ -125,7 +126,7 @@ class State:
             return kernels[0]
         what = f"{len(kernels)} TensorIR functions come" if kernels else "no TensorIR function comes"
         help = (
-            f"they are {', '.join(kernels[:20])}" if kernels else "paths stand in comments behind the calls of kernels"
+            f"they are {', '.join(kernels[:20])}" if kernels else "paths are in the comments after the calls of kernels"
         )
         raise Refusal("E0616", f"{what} from `{pattern}`", help=help)
 
@@ -195,13 +196,13 @@ class State:
         return LoopRef(self, func_name, loop)
 
     def new_block(self, func_name: str, block: tir.Block) -> BlockRV:
-        """A new handle of a block of the function as it stands."""
+        """Return a new handle of a block of the current function."""
         rv = BlockRV(block.name)
         self._blocks[rv] = (func_name, _current_block(block, self._completed))
         return rv
 
     def new_loop(self, func_name: str, var: tir.Var | str) -> LoopRV:
-        """A new handle of the loop over `var`, or of INLINE or ROOT."""
+        """Return a new handle of the loop over `var`, or of INLINE or ROOT."""
         rv = LoopRV(var if isinstance(var, str) else var.name)
         self._loops[rv] = (func_name, var)
         return rv
@@ -212,7 +213,7 @@ class State:
         return rv
 
     def find_block(self, rv: BlockRV) -> BlockRef:
-        """Raises Refusal E0611 for a handle that has ended or belongs to another schedule."""
+        """Return the block of a handle. Refuse (E0611) a handle that has ended or belongs to another schedule."""
         entry = self._blocks.get(rv)
         if entry is None:
             raise self._ended_refusal(rv, "block")
@@ -227,7 +228,7 @@ class State:
         return var if isinstance(var, str) else self.loop_ref(name, var)
 
     def value(self, expr: ExprRV | int) -> int:
-        """The integer that `expr` stands for. Raises Refusal E0611 or E0613."""
+        """Return the integer value of `expr`. Refuse (E0611, E0613) an unknown one."""
         if isinstance(expr, int):
             return expr
         if expr.is_leaf:
@@ -269,7 +270,7 @@ def _current_block(block: tir.Block, successors: Mapping[tir.Block, tir.Block]) 
 
 
 def _default_function(module: IRModule) -> str | None:
-    """The function that look-ups mean by default: the marked entry, else `main`, else the only one."""
+    """Return the function that look-ups use by default: the marked entry, else `main`, else the only one."""
     names = [n for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)]
     marked = [n for n in names if module[n].attrs.get("tir.is_entry_func")]
     if marked:

@@ -16,13 +16,13 @@ _KNOWN = re.compile(rf"(?:{'|'.join(re.escape(s) for s in SCOPES)})(?:[.:-].*)?$
 
 
 def check_scope(scope: str) -> None:
-    """Refuses (E0641) what is no storage scope.
+    """Refuse (E0641) an unknown storage scope.
 
     A known one may go on with a tag (`global.vtcm`, `shared.dyn`); an empty one means `global`.
     """
     if scope and not _KNOWN.fullmatch(scope):
         help = did_you_mean(scope, SCOPES) or f"the scopes are {', '.join(SCOPES)}, perhaps with a tag: `shared.dyn`"
-        raise Refusal("E0641", f"{quoted(scope)} is no storage scope", help=help)
+        raise Refusal("E0641", f"{quoted(scope)} is not a storage scope", help=help)
 
 
 def quoted(text: str) -> str:

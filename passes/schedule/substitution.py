@@ -1,4 +1,4 @@
-"""Rewrites that several primitives share: substitution in a subtree, added predicates, simplified bindings.
+"""Rewrites shared by several primitives: substitution in a subtree, added predicates, simplified bindings.
 
 Each keeps the record of which block became which, for `Rebuild.reuse`.
 """
@@ -41,13 +41,13 @@ class TrackedSubstitute(Substitute):
 
 
 def substitute_vars(body: Body, values: Mapping[tir.Var, Expr], reuse: Reuse) -> Body:
-    """`body` with variables replaced, each value brought to the dtype of its variable."""
+    """Return `body` with variables replaced, each value cast to the dtype of its variable."""
     rewriter = TrackedSubstitute({v: c.cast(v.dtype, value) for v, value in values.items()}, reuse)
     return tuple(rewriter.visit(stmt) for stmt in body)
 
 
 def map_realizes(body: Body, change: Callable[[tir.BlockRealize], Stmt]) -> Body:
-    """`change` applied to the outermost blocks of some statements."""
+    """Apply `change` to the outermost blocks of some statements."""
     mapped = tuple(_mapped(stmt, change) for stmt in body)
     return body if all(new is old for new, old in zip(mapped, body, strict=True)) else mapped
 

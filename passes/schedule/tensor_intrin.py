@@ -84,8 +84,9 @@ def register(
 
 
 def find_intrin(state: State, name: str) -> TensorIntrin:
-    """The intrinsic of that name: the schedule's own, else the process's, else one of tensor cores that all know.
-    Raises Refusal E0687."""
+    """Return the intrinsic of that name: the schedule's own, else the process's, else a predefined one. Refuse (E0687)
+    an unknown name.
+    """
     intrin = state.intrins.get(name) or _table.get(name) or _built_in(name)
     if intrin is None:
         known = {*state.intrins, *_table, *catalogue()}
@@ -112,13 +113,13 @@ def make_intrin(
 ) -> TensorIntrin:  # fmt: skip
     """Check an intrinsic and return it. Raises CompileError."""
     if not isinstance(name, str) or not name:
-        raise _error(str(name), "the name of an intrinsic is a string that is not empty")
+        raise _error(str(name), "the name of an intrinsic must be a nonempty string")
     if file is not None:
         if desc is not None or impl is not None:
-            raise _error(name, "either a file is given, or a description and an implementation")
+            raise _error(name, "give either a file, or a description and an implementation")
         pair = _pair(name, _read(os.fspath(file), folder), os.fspath(file))
     elif desc is None:
-        raise _error(name, "there is no description")
+        raise _error(name, "the description is missing")
     elif impl is None:
         pair = _pair(name, _module(desc, f"<{name}>"), "the text")
     else:
@@ -136,7 +137,7 @@ def _read(file: str, folder: str | None) -> IRModule:
     if folder is not None:
         root = os.path.realpath(folder)
         if os.path.commonpath([root, os.path.realpath(path)]) != root:
-            raise CompileError(error("E0510", f"{file} lies outside the folder of the text that names it"))
+            raise CompileError(error("E0510", f"{file} is outside the folder of the file that names it"))
     return parse(decode(read_bytes(path), path), name=path, folder=os.path.dirname(path) or ".")
 
 
@@ -159,7 +160,7 @@ def _single(name: str, given: Text, role: str) -> tir.PrimFunc:
         return given
     functions = _functions(_module(given, f"<{role} of {name}>"))
     if len(functions) != 1:
-        raise _error(name, f"the {role} must be one PrimFunc, and is {', '.join(functions) or 'none'}")
+        raise _error(name, f"the {role} must be one PrimFunc, not {', '.join(functions) or 'none'}")
     return next(iter(functions.values()))
 
 
@@ -169,7 +170,7 @@ def _pair(name: str, module: IRModule, what: str) -> tuple[tir.PrimFunc, tir.Pri
     if names is None:
         listed = ", ".join(f"`{n}`" for n in functions) or "none"
         help = f"call them `{name}_desc` and `{name}_impl`"
-        raise _error(name, f"{what} does not tell which function is which: it has {listed}", help=help)
+        raise _error(name, f"{what} does not identify the two functions: it has {listed}", help=help)
     return functions[names[0]], functions[names[1]]
 
 
@@ -193,25 +194,25 @@ def _check(name: str, desc: tir.PrimFunc, impl: tir.PrimFunc) -> None:
                 raise _error(name, f"the body of the {role} must be one block", func)
         for param, buffer in zip(func.params, func.buffers, strict=True):
             if buffer is None:
-                raise _error(name, f"the parameter `{param.name}` of the {role} is no buffer", func)
+                raise _error(name, f"the parameter `{param.name}` of the {role} is not a buffer", func)
         block = _realize(func).block
         touched = {r.buffer for r in (*block.reads, *block.writes)}
         for buffer in func.buffers:
             if buffer not in touched:
                 assert buffer is not None
-                help = "state T.reads and T.writes in its outermost block"
+                help = "declare T.reads and T.writes in its outermost block"
                 raise _error(name, f"the {role} neither reads nor writes its buffer `{buffer.name}`", func, help)
     if len(desc.params) != len(impl.params):
-        counts = f"{len(desc.params)} buffers, the implementation {len(impl.params)}"
+        counts = f"{len(desc.params)} buffers, but the implementation has {len(impl.params)}"
         raise _error(name, f"the description has {counts}", impl)
     for there, here in zip(desc.buffers, impl.buffers, strict=True):
         assert there is not None and here is not None
         if there.dtype is not here.dtype or len(there.shape) != len(here.shape) or there.scope != here.scope:
-            raise _error(name, f"`{here.name}` is {_buffer_text(here)}, and described as {_buffer_text(there)}", impl)
+            raise _error(name, f"`{here.name}` is {_buffer_text(here)}, but described as {_buffer_text(there)}", impl)
         for a, b in zip(there.shape, here.shape, strict=True):
             if tir.const_int(a) is not None and tir.const_int(b) is not None and tir.const_int(a) != tir.const_int(b):
                 raise _error(
-                    name, f"`{here.name}` is {_buffer_text(here)}, and described as {_buffer_text(there)}", impl
+                    name, f"`{here.name}` is {_buffer_text(here)}, but described as {_buffer_text(there)}", impl
                 )
 
 

@@ -1,4 +1,4 @@
-"""The record of a schedule: every step, as text that replays."""
+"""The record of a schedule: all steps, as a script that can be replayed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Instruction:
         return "decision" in self.arguments
 
     def inputs(self) -> Iterator[Handle]:
-        """All handles that occur in the arguments."""
+        """Return all handles that occur in the arguments."""
         yield from _handles((self.rest, self.arguments))
 
     def with_decision(self, decision: Any) -> Instruction:
@@ -69,7 +69,7 @@ OWN_FLAGS = frozenset({"every_step"})  # that TVM does not have: left out where 
 
 
 class Trace:
-    """Steps in order. `str()` is a `.mls` script that gives the same module again."""
+    """Steps in order. `str()` is a `.mls` script that gives the same module when replayed."""
 
     def __init__(self, insts: Iterable[Instruction] = ()) -> None:
         self.insts: list[Instruction] = list(insts)
@@ -141,7 +141,7 @@ class Trace:
         return self.insts
 
     def as_python(self, defaults: bool = True) -> list[str]:
-        """The steps as lines of text; without `defaults`, arguments that are what they are by default stay away."""
+        """Return the steps as lines of text; without `defaults`, arguments equal to their default are omitted."""
         names = _HandleNames()
         return [names.line(inst, defaults) for inst in self.insts]
 

@@ -20,7 +20,7 @@ _MAX_FACTS = 1 << 14  # they keep the nodes of earlier steps alive
 
 
 class Tree:
-    """Parents, loops and blocks of a function as it stands; of no use once the function has changed.
+    """The parents, loops and blocks of the current function; invalid once the function has changed.
 
     The parent of a statement is the `For`, `Block`, `IfThenElse`, ... whose body holds it; the parent of a `Block` is
     its `BlockRealize`. Statements inside a block's init have that block as their parent.
@@ -106,7 +106,7 @@ class Tree:
             at = self.parent(at)
 
     def loops_above(self, node: Stmt) -> list[tir.For]:
-        """The loops between `node` and the block that it stands in, outermost first.
+        """Return the loops between `node` and the enclosing block, outermost first.
 
         For a block: the loops around its realize.
         """
@@ -128,7 +128,7 @@ class Tree:
         return loops
 
     def scope(self, node: Stmt) -> tir.Block | None:
-        """The innermost block that encloses `node` (not `node` itself); None for the root block."""
+        """Return the innermost block that encloses `node` (not `node` itself); None for the root block."""
         if isinstance(node, tir.Block):
             node = self.realize(node)
         return next((at for at in self.ancestors(node) if isinstance(at, tir.Block)), None)
@@ -148,7 +148,7 @@ class Tree:
         return node is above or any(at is above for at in self.ancestors(node))
 
     def child_of(self, above: Stmt, node: Stmt) -> Stmt:
-        """The statement in the body of `above` that is, or contains, `node`."""
+        """Return the statement in the body of `above` that is, or contains, `node`."""
         at = node
         for up in self.ancestors(node):
             if up is above:
@@ -209,7 +209,7 @@ class Rebuild:
         self._mark(place)
 
     def after(self, place: Stmt, *new: Stmt) -> None:
-        """Put `new` behind `place`."""
+        """Insert `new` after `place`."""
         self._after[id(place)] = new + self._after.get(id(place), ())
         self._mark(place)
 

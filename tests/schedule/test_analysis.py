@@ -164,7 +164,7 @@ def test_trivial_bindings_are_recognised() -> None:
     tree = one("spatial(16, j)", "spatial(16, i)")
     assert not is_trivial_binding(tree, block(tree, "X"))
     tree = one("spatial(16, i)", "spatial(17, j + 1)")
-    with pytest.raises(Refusal, match=r"must be the loops above \(i, j\) in order, and are \(i, j \+ 1\)"):
+    with pytest.raises(Refusal, match=r"must be the loops above \(i, j\) in order, but are \(i, j \+ 1\)"):
         check_trivial_binding(tree, block(tree, "X"))
 
 

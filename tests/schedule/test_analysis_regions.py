@@ -162,7 +162,7 @@ def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
         ("t * 16 + x * 2 + y // 2", "t * 16 + x", None),
         ("t * 16 + x", "t * 16 + x + 1", "`Y` reads `C[t * 16 + 1:t * 16 + 9]` in one iteration of `t`, of which `X` "
          "writes `C[t * 16:t * 16 + 8]`"),
-        ("x * 2", "x * 2", "`Y` reads `C[0:15]` in one iteration of `t`, of which `X` may leave something out"),
+        ("x * 2", "x * 2", "`Y` reads `C[0:15]` in one iteration of `t`, of which `X` may not write all elements"),
     ],
 )  # fmt: skip
 def test_what_is_read_must_have_been_written(first: str, second: str, words: str | None) -> None:

@@ -109,7 +109,7 @@ def test_a_condition_stays_on_its_side() -> None:
     i, j, _k = sch.get_loops("C")
     sch.split(i, [None, 5])
     with refused(
-        "E0685", "`C` do not fall.*`i_0` outside.*from `i_1` on.*where i_0 \\* 5 \\+ i_1 < 32.*split by factors"
+        "E0685", "`C` cannot be divided.*`i_0` outside.*from `i_1` on.*where i_0 \\* 5 \\+ i_1 < 32.*split by factors"
     ):
         sch.blockize(sch.get_loops("C")[1])
     sch.blockize(sch.get_loops("C")[2])
@@ -139,7 +139,7 @@ def test_more_than_one_block_or_more_than_loops() -> None:
         "    for i, j in T.grid(16, 12):\n      if i < 20:\n        with T.block(\"C\")"
     ))  # fmt: skip
     sch = schedule(text)
-    with refused("E0685", "`i` and block `C` there is more than loops"):
+    with refused("E0685", "`i` and block `C` there are statements other than loops"):
         sch.blockize(sch.get_loops("C")[0])
 
 
@@ -177,7 +177,7 @@ def test_lists_that_make_no_block() -> None:
         "vi = T.axis.spatial(8, 7 - i)\n                vj = T.axis.spatial(6, j)\n                C[vi, vj] = B"
     ))  # fmt: skip
     sch = schedule(mixed)
-    with refused("E0686", "`B` and `C` are not bound alike"):
+    with refused("E0686", "`B` and `C` are not bound in the same way"):
         sch.blockize(["B", "C"])
     sch = schedule(MATMUL)
     with refused("E0613", "a loop or a list of blocks"):
@@ -200,7 +200,7 @@ def test_a_reduction_in_a_list() -> None:
     with refused("E0686", "`C` is a reduction with an init.*decompose_reduction"):
         sch.blockize(["C", "D"])
     init = sch.decompose_reduction("C", sch.get_loops("C")[0])
-    with refused("E0686", "`C_init` and `C_update` are not bound alike"):
+    with refused("E0686", "`C_init` and `C_update` are not bound in the same way"):
         sch.blockize([init, "C_update", "D"])
     sch.blockize(["C_update", "D"])
     assert_same_results(mlcc.parse(text), sch.mod)
@@ -342,5 +342,5 @@ def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):
     assert_same_results(mlcc.parse(text), sch.mod)
     sch = schedule(text)
     sch.split(sch.get_loops("B")[0], [2, 4])
-    with refused("E0685", "range of loop `j` depends on loop `i_0`, which is no axis"):
+    with refused("E0685", "range of loop `j` depends on loop `i_0`, which is not an axis"):
         sch.blockize(sch.get_loops("B")[2])

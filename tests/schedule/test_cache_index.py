@@ -99,7 +99,7 @@ def test_illegal_uses_are_refused() -> None:
     sch = schedule(RESIZE)
     with refused("E0641"):
         sch.cache_index("B", "away")
-    with refused("E0613", "takes a count, not -1"):
+    with refused("E0613", "must be a count, not -1"):
         sch.cache_index("B", "global", -1)
     inner = """
 @T.prim_func

@@ -179,7 +179,7 @@ def test_illegal_uses_are_refused() -> None:
         sch.cache_read("C", "X", "shared")
     with refused("E0614", "`C` writes `C`, and does not read it"):
         sch.cache_read("C", "C", "shared")
-    with refused("E0641", "'shard' is no storage scope.*did you mean `shared`"):
+    with refused("E0641", "'shard' is not a storage scope.*did you mean `shared`"):
         sch.cache_read("C", 0, "shard")
     with refused("E0613", "read_buffer_index"):
         sch.cache_read("C", None, "shared")

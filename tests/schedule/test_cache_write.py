@@ -88,12 +88,12 @@ def test_illegal_uses_are_refused() -> None:
     sch = schedule(CHAIN)
     with refused("E0614", "there is no write buffer 1.*writes 0: `C`"):
         sch.cache_write("C", 1, "local")
-    with refused("E0641", "'loc' is no storage scope"):
+    with refused("E0641", "'loc' is not a storage scope"):
         sch.cache_write("C", 0, "loc")
     with refused("E0642", "`B` reads `C`|`B` does not"):
         other = schedule(CHAIN.replace("A[vi, vj] *", "C[vi, vj] *"))
         other.cache_write("C", 0, "local", ["B"])
-    with refused("E0642", "does not stand in the scope.*consumers can be none"):
+    with refused("E0642", "is not in the scope.*consumers can be none"):
         sch = schedule(BLOCKS_IN_BLOCKS)
         sch.cache_write("tile", 0, "local", ["D"])
 

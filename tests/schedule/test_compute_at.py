@@ -234,7 +234,7 @@ def test_index_chooses_the_position(index: int, order: str) -> None:
 @pytest.mark.parametrize("index", [2, 3, -3])
 def test_illegal_positions_are_refused(index: int) -> None:
     sch = schedule(BESIDE)
-    with refused("E0650", rf"index={index} is not .*legal are index=0 or 1"):
+    with refused("E0650", rf"index={index} is not .*legal values: index=0 or 1"):
         sch.compute_at("X", sch.get_loops("C")[0], index=index)
 
 
@@ -389,7 +389,7 @@ def main(a: T.handle, B: T.Buffer((T.int64(4),), "float32")):
 def test_a_condition_that_the_axes_do_not_tell() -> None:
     """The new loops of `B` would read what `P` leaves out."""
     sch = schedule(PARTIAL)
-    with refused("E0651", "`B` runs where `k < n` only"):
+    with refused("E0651", "`B` runs only where `k < n`"):
         sch.reverse_compute_at("B", sch.get_loops("P")[0])
 
 
@@ -411,7 +411,7 @@ def main(A: T.Buffer((4, 4), "float32"), C: T.Buffer((4, 4), "float32")):
                     C[vi, vj] = B[vj]
 """
     sch = schedule(text)
-    with refused("E0648", "loop `i` stands in block `root`, and block `B` in block `outer`"):
+    with refused("E0648", "loop `i` is in block `root`, but block `B` is in block `outer`"):
         sch.compute_at("B", sch.get_loops("outer")[0])
     sch.compute_at("B", sch.get_loops("C")[0])
     assert_same_results(mlcc.parse(text), sch.mod)
@@ -488,6 +488,6 @@ def main(A: T.Buffer((8,), "float32"), C: T.Buffer(({8 + before + after},), "flo
     if pad == (0, 0):
         sch.reverse_compute_at("C", outer)
     else:
-        with refused("E0651", "leave out a part of its axis `vi`"):
+        with refused("E0651", "omit a part of its axis `vi`"):
             sch.reverse_compute_at("C", outer)
     assert_same_results(mlcc.parse(text), sch.mod)

@@ -114,7 +114,7 @@ def test_illegal_uses_are_refused() -> None:
     with refused("E0691", "makes int32 of float16"):
         sch.unsafe_compute_in("C", "float32")
     for dtype in ("float16", "int32", "nonsense"):
-        with refused("E0683", "is no wide float"):
+        with refused("E0683", "is not a wide float type"):
             sch.unsafe_compute_in("C", dtype)
     with refused("E0643", "holds other blocks"):
         sch.unsafe_compute_in("root", "float32")

@@ -89,7 +89,7 @@ def main(A: T.Buffer((8, 6), "float32"), D: T.Buffer((8,), "float32")):
 
 def test_one_accumulator_for_all_keeps_results() -> None:
     sch = schedule(ONE_PLACE)
-    with refused("E0663", "`S` has no place of its own for each value of axis `vi`"):
+    with refused("E0663", "`S` does not have a separate element for each value of axis `vi`"):
         sch.decompose_reduction("S", sch.get_loops("S")[0])
     sch.decompose_reduction("S", sch.get_loops("S")[1])
     assert_same_results(mlcc.parse(ONE_PLACE), sch.mod)

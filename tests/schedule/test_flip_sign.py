@@ -73,8 +73,8 @@ def test_what_is_no_sum_of_products_of_bytes() -> None:
     text = PRODUCT.format(a="int8", b="int8", out="int32")
     for before, after, code, why in (
         ("C[vi, vj] + T.Cast", "C[vi, vj] * T.Cast", "E0669", "not known to be a reduction"),
-        ("A[vi, vk])", "A[vi, vk] * T.int8(2))", "E0690", "no product with an element"),
-        ('"int8"), B', '"int16"), B', "E0690", "is int16, and not int8 or uint8"),
+        ("A[vi, vk])", "A[vi, vk] * T.int8(2))", "E0690", "not a product with an element"),
+        ('"int8"), B', '"int16"), B', "E0690", "is int16, not int8 or uint8"),
     ):
         changed = text.replace(before, after)
         assert changed != text
@@ -131,7 +131,7 @@ def main(A: T.Buffer((8,), "int16"), C: T.Buffer((8,), "int32")):
 """
     sch = schedule(text)
     for dtype in ("int8", "uint16", "uint32", "float16", "nonsense"):
-        with refused("E0683", "does not hold every value|no type of data"):
+        with refused("E0683", "does not hold every value|not a data type"):
             sch.widen("B", 0, dtype)
     with refused("E0679", "a parameter"):
         sch.widen("C", 0, "int64")

@@ -175,7 +175,7 @@ def test_results_do_not_change(text: str, steps: Callable[[mlcc.Schedule], None]
 @pytest.mark.parametrize(
     ("step", "args", "code", "words"),
     [
-        ("transform_block_layout", (lambda i, j: (j, i),), "E0638", "loop `j` runs over .* values, and the axis `vj`"),
+        ("transform_block_layout", (lambda i, j: (j, i),), "E0638", "loop `j` runs over .* values, but the axis `vj`"),
         ("reindex", (("write", 0),), "E0642", "block `B` may leave out some of `B`"),
         ("pad_einsum", ([2, 16],), "E0674", "block `B` does not write all of `B`"),
     ],
@@ -197,14 +197,14 @@ def test_an_output_of_a_triangle_does_not_move() -> None:
 def test_a_copy_stays_in_what_the_block_around_has() -> None:
     sch = schedule(TILES)
     sch.split(sch.get_loops("B")[0], [2, None, 4])
-    with refused("E0644", "what block `B_o` has of `A`"):
+    with refused("E0644", "the region of `A` in block `B_o`"):
         sch.read_at(sch.get_loops("B")[2], "B", 0, "local")
 
 
 def test_elements_that_nobody_writes_are_not_copied() -> None:
     sch = schedule(elementwise(7))
     sch.reindex_cache_write("B", 0, "global", lambda i: (i // 4, i % 4))
-    with refused("E0642", "of which `B` may leave something out"):
+    with refused("E0642", "of which `B` may not write all elements"):
         sch.cache_read("B_global", 0, "local")
 
 
@@ -212,7 +212,7 @@ def test_what_is_in_a_part_counts() -> None:
     sch = schedule(CHAINED)
     sch.loop_partition(sch.get_loops("S")[0], [2])
     assert sch.get_producers("B") == []
-    with refused("E0640", "blocks inside `S_i_common` write `S`, and it does not say so"):
+    with refused("E0640", "blocks inside `S_i_common` write `S`, but it does not declare the write"):
         sch.cache_read("B", "S", "local")
     sch = schedule(MATMUL)
     sch.decompose_reduction("C", sch.get_loops("C")[0])

@@ -132,7 +132,7 @@ def test_merge_does_not_carry_a_nest_past_its_reader() -> None:
             D[vi, vj] = A[vi, vj]
 """  # fmt: skip
     sch = schedule(text)
-    with refused("E0633", "loop `i` cannot be carried past a statement that accesses `B` too"):
+    with refused("E0633", "loop `i` cannot be moved past a statement that also accesses `B`"):
         sch.merge(sch.get_loops("B")[1], sch.get_loops("D")[1])
     sch.merge(*(sch.get_loops(name)[1] for name in "BCD"))
     assert_same_results(mlcc.parse(text), sch.mod)

@@ -107,12 +107,12 @@ def test_clipping_only_when_asked_for() -> None:
 @pytest.mark.parametrize(
     ("source", "code", "words"),
     [
-        (text("C[vi, vj] * T.float32(2)"), "E0652", "does more than to add"),
-        (text("bias[vj] - C[vi, vj]"), "E0652", "does more than to add"),
-        (text("T.exp(C[vi, vj])"), "E0652", "does more than to add"),
+        (text("C[vi, vj] * T.float32(2)"), "E0652", "does more than add"),
+        (text("bias[vj] - C[vi, vj]"), "E0652", "does more than add"),
+        (text("T.exp(C[vi, vj])"), "E0652", "does more than add"),
         (text("C[vi, vj] + C[vi, vj]"), "E0652", "loads 2 elements of `C`"),
         (text("C[vi, vj] + bias[vj]", after=OTHER), "E0646", "`E` reads it too"),
-        (text("C[vi, vj] + S[vj]", between=SCALED), "E0652", "not there yet when `C` starts"),
+        (text("C[vi, vj] + S[vj]", between=SCALED), "E0652", "not computed before `C` starts"),
         (text("C[vi, vj]").replace('D: T.Buffer((8, 10), "float32")', 'D: T.Buffer((8, 10), "float64")')
          .replace("= C[vi, vj]\n", '= T.Cast("float64", C[vi, vj])\n'), "E0652", "makes float64 of sums in float32"),
         (text("C[vi, vj]").replace("C[vi, vj] + A[vi, vk] * B[vk, vj]", "T.max(C[vi, vj], A[vi, vk])"), "E0669", ""),

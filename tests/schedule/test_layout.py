@@ -47,7 +47,7 @@ def test_padding_needs_a_value(pad: Any, index_map: Callable[..., Any], split: b
     sch = schedule(CHAIN)
     if split:
         sch.split(sch.get_loops("B")[0], [None, 4])
-    with refused("E0671", "no element goes to where.*give `pad_value=`"):
+    with refused("E0671", "get no element.*set `pad_value=`"):
         sch.transform_layout("B", ("write", 0), index_map)
     sch.transform_layout("B", ("write", 0), index_map, pad_value=pad)
     assert_same_results(mlcc.parse(CHAIN), sch.mod)
@@ -92,7 +92,7 @@ def test_axis_separators_are_stored() -> None:
     sch.set_axis_separator("B", ("write", 0), [1])
     assert sch.get(sch.get_block("root")).alloc_buffers[0].axis_separators == (1,)
     assert_same_results(mlcc.parse(CHAIN), sch.mod)
-    with refused("E0670", "do not part them in order"):
+    with refused("E0670", "do not divide them in order"):
         sch.set_axis_separator("B", ("write", 0), [3])
 
 
@@ -115,9 +115,9 @@ def test_other_axes_for_a_block(index_map: Callable[..., Any], extents: list[int
 
 def test_axes_that_cannot_be() -> None:
     sch = schedule(MATMUL)
-    with refused("E0678", "neither spatial nor reduce"):
+    with refused("E0678", "combine spatial and reduce axes"):
         sch.transform_block_layout("C", lambda i, j, k: (i, j * 24 + k))
-    with refused("E0677", "not one to one"):
+    with refused("E0677", "not one-to-one"):
         sch.transform_block_layout("C", lambda i, j, k: (i // 5, i % 5, j, k))
     sch.split(sch.get_loops("C")[0], [None, 4])
     with refused("E0638", "must be the loops above"):

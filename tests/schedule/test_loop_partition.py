@@ -78,7 +78,7 @@ def test_a_reduction_is_not_started_again() -> None:
 def test_factors_that_do_not_fit() -> None:
     sch = schedule(elementwise(8, 4))
     i, j = sch.get_loops("B")
-    with refused("E0621", r"leave nothing of loop `i` for the last part: 4 \+ 4 = 8, and the extent is 8"):
+    with refused("E0621", r"leave nothing of loop `i` for the last part: 4 \+ 4 = 8, but the extent is 8"):
         sch.loop_partition(i, factors=[4, 4])
     with refused("E0621", "must be positive"):
         sch.loop_partition(i, factors=[0, None])

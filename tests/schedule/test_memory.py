@@ -55,7 +55,7 @@ def test_buffers_that_are_not_allocated_here() -> None:
         sch = schedule(CHAIN)
         with refused("E0679", "of `D`: it is a parameter.*cache_write"):
             getattr(sch, name)("D", 0, *args)
-    with refused("E0641", "'nonsense' is no storage scope"):
+    with refused("E0641", "'nonsense' is not a storage scope"):
         schedule(CHAIN).set_scope("B", 0, "nonsense")
 
 
@@ -66,13 +66,13 @@ def test_storage_align_annotates_the_block() -> None:
     sch.storage_align(block, 0, 1, 16, 0)
     sch.storage_align(block, 0, 0, 8, 1)  # instead of the first
     assert sch.get(block).annotations["buffer_dim_align"] == ((0, 0, 8, 1), (0, 1, 16, 0))
-    with refused("E0680", "has 2 axes, and none numbered 2.*0 to 1, or from the last one -1 to -2"):
+    with refused("E0680", "has 2 axes, and axis 2 is out of range.*0 to 1, or from the last one -1 to -2"):
         sch.storage_align(block, 0, 2, 32, 8)
     with refused("E0680", "must be positive"):
         sch.storage_align(block, 0, 0, 0, 8)
     sch.unannotate(block, "buffer_dim_align")
     sch.annotate(block, "buffer_dim_align", [1, 2])
-    with refused("E0680", "no list of four"):
+    with refused("E0680", "not a list of four"):
         sch.storage_align(block, 0, 0, 32, 8)
 
 
@@ -89,7 +89,7 @@ def test_unsafe_set_dtype_of_a_viewed_buffer() -> None:
     sch.unsafe_set_dtype("B", 0, "float64")
     assert_same_results(mlcc.parse(VIEWS), sch.mod)
     for dtype in ("nonsense", "handle", "float32x4"):
-        with refused("E0683", "is no type of data"):
+        with refused("E0683", "is not a data type"):
             sch.unsafe_set_dtype("B", 0, dtype)
 
 
@@ -128,7 +128,7 @@ def test_annotated_accesses_replay() -> None:
 
 def test_ranges_that_do_not_fit() -> None:
     sch = schedule(CHAIN)
-    with refused("E0692", "gives 1 ranges, and `C` has 2 dimensions"):
+    with refused("E0692", "gives 1 ranges, but `C` has 2 dimensions"):
         sch.annotate_buffer_access("D", 0, "read", lambda i, j: (i,))
     with refused("E0692", "not an index or a pair"):
         sch.annotate_buffer_access("D", 0, "read", lambda i, j: ((i, i, i), j))

@@ -120,7 +120,7 @@ def test_windows_of_a_convolution_are_padded(padding: list[int]) -> None:
 
 def test_a_padded_window_would_show() -> None:
     sch = schedule(CONV)
-    with refused("E0675", "what a padded `vs` reads at `vj \\+ vs` of `x` is not zero"):
+    with refused("E0675", "the element that a padded `vs` reads at `vj \\+ vs` of `x` is not zero"):
         sch.pad_einsum("y", [1, 1, 1, 1, 4, 1])
     with refused("E0674", "neither an axis nor a constant"):
         schedule(CONV.replace("vi * 2 + vr", "8 - vi * 2 - vr")).pad_einsum("y", [3, 1, 1, 1, 1, 1])

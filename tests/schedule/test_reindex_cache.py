@@ -105,11 +105,11 @@ def test_illegal_uses_are_refused() -> None:
         sch.reindex_cache_read("C", 0, "shared", lambda i, j, k: (i, j, k))
     with refused("E0653", "leaves out the axis `vk`"):
         sch.reindex_cache_read("C", 0, "shared", lambda i, j, k: (i,))
-    with refused("E0653", "several elements of the buffer in one place"):
+    with refused("E0653", "several elements of the buffer in the same place"):
         sch.reindex_cache_read("C", 0, "shared", lambda i, j, k: (i + k,))
-    with refused("E0653", "several elements of the buffer in one place"):
+    with refused("E0653", "several elements of the buffer in the same place"):
         sch.reindex_cache_read("C", 0, "shared", lambda i, j, k: (i, k // 2))
-    with refused("E0613", "takes 2 indices, and there are 3.*lambda i, j, k"):
+    with refused("E0613", "takes 2 indices, but there are 3.*lambda i, j, k"):
         sch.reindex_cache_read("C", 0, "shared", lambda i, j: (i, j))
     with refused("E0613", "an index map such as"):
         sch.reindex_cache_read("C", 0, "shared", 3)

@@ -90,7 +90,7 @@ def test_loops_must_form_a_chain() -> None:
     with refused("E0625", "`k`.*not in one chain: the nest branches below loop `i`|`j` and `k`"):
         sch.reorder(j, sch.get_loops("C")[1])
     i0, i1 = sch.split(i, factors=[2, 4])
-    with refused("E0625", r"change places with each other: \(i_0, i_1\)"):
+    with refused("E0625", r"can be exchanged: \(i_0, i_1\)"):
         sch.reorder(j, i1, i0)
 
 
@@ -145,7 +145,7 @@ def test_reorder_block_iter_var_keeps_results(order: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("order", [[0, 1], [0, 1, 1], [0, 1, 3], [-1, 0, 1], []])
 def test_orders_that_are_none(order: list[int]) -> None:
     sch = schedule(MATMUL)
-    with refused("E0631", "is no order of the 3 axes of block `C`.*0 is `vi`, 1 is `vj`, 2 is `vk`"):
+    with refused("E0631", "is not a permutation of the 3 axes of block `C`.*0 is `vi`, 1 is `vj`, 2 is `vk`"):
         sch.reorder_block_iter_var("C", order)
 
 
@@ -157,5 +157,5 @@ def test_add_unit_loop_adds_a_loop() -> None:
     assert names(sch, "B") == ["u", "i", "j", "u"]
     assert sch.get(inner) is not sch.get(outer)
     assert_same_results(mlcc.parse(elementwise(4, 8)), sch.mod)
-    with refused("E0632", "no loop around the root block"):
+    with refused("E0632", "a loop cannot be added around the root block"):
         sch.add_unit_loop(sch.get_block("root"))

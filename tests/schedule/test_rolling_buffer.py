@@ -65,5 +65,5 @@ def test_blocks_without_a_common_loop_are_refused() -> None:
         "        for ax0, ax1, u, v in T.grid(4, 4", "    for i0, i1, ax0, ax1, u, v in T.grid(2, 2, 4, 4"
     )
     sch = mlcc.Schedule(mlcc.parse(text))
-    with refused("E0682", "no loop is around block `B` and its readers `C`"):
+    with refused("E0682", "block `B` and its readers `C` are not in a common loop"):
         sch.rolling_buffer("B", 0)

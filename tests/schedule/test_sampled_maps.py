@@ -73,7 +73,7 @@ def test_another_decision_makes_another_map() -> None:
 def test_a_value_of_another_schedule_is_refused() -> None:
     mine, other = mlcc.Schedule(mlcc.parse(TEXT)), mlcc.Schedule(mlcc.parse(TEXT))
     v, _ = other.sample_perfect_tile(other.get_loops(other.get_block("C"))[0], n=2)
-    with pytest.raises(mlcc.CompileError, match="E0613.*no value of this schedule"):
+    with pytest.raises(mlcc.CompileError, match="E0613.*not a value of this schedule"):
         mine.transform_layout(mine.get_block("C"), ("read", 0), lambda x, y: (x // v, y, x % v))
     assert len(mine.trace) == 1, "the look-up alone"
 

@@ -185,7 +185,7 @@ def test_what_is_no_handle_function_or_module() -> None:
     with refused("E0616", "no TensorIR function `mian`.*did you mean `main`"):
         sch.nest("mian")
     for wrong in (None, MATMUL):
-        with pytest.raises(TypeError, match="made for a module or a function"):
+        with pytest.raises(TypeError, match="needs a module or a function"):
             mlcc.Schedule(wrong)
-    with pytest.raises(TypeError, match="a schedule script is a text, not None"):
+    with pytest.raises(TypeError, match="a schedule script must be a string, not None"):
         mlcc.apply_schedule(sch.mod, None)

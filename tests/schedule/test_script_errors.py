@@ -139,8 +139,8 @@ def test_endless_scripts_are_stopped(text: str) -> None:
 def test_recursion_shows_the_calls_once() -> None:
     found = refused("def g(s): f(s)\ndef f(s): g(s)\n")
     assert sorted(r.text for r in found.related) == [
-        "`f` is called here (99 times inside each other)",
-        "`g` is called here (99 times inside each other)",
+        "`f` is called here (99 nested calls)",
+        "`g` is called here (99 nested calls)",
     ]
 
 

@@ -171,7 +171,7 @@ def test_what_does_not_match(name: str) -> None:
         impl = impl.replace('(8, 8), "float32", offset_factor=8, strides=[sa, 1])', '(8, 8), "float32", scope="local")')
     sch = tiled(text, desc, impl)
     before = sch.mod
-    with refused("E0689", f"`C_o_update` is not what `mma` describes.*{words}"):
+    with refused("E0689", f"`C_o_update` does not match `mma`.*{words}"):
         sch.tensorize("C_o_update", "mma")
     mlcc.assert_structural_equal(before, sch.mod)
 
@@ -269,7 +269,7 @@ def test_which_function_is_which() -> None:
     more = DESC + IMPL + DESC.replace("mma_desc", "m_desc") + IMPL.replace("mma_impl", "m_impl")
     register(sch, "m", more)
     with pytest.raises(
-        mlcc.CompileError, match="(?s)E0688.*does not tell which function is which.*`x_desc` and `x_impl`"
+        mlcc.CompileError, match="(?s)E0688.*does not identify the two functions.*`x_desc` and `x_impl`"
     ):
         register(sch, "x", more)
 
@@ -279,7 +279,8 @@ WRONG = {
                       .replace("T.writes", "# T.writes"), IMPL, "E0688"),
     "parameters": (DESC, IMPL.replace(", c: T.handle", "").replace("C = T.match_buffer(c,", "C = T.alloc_buffer(")
                    .replace(', offset_factor=8, strides=[sc, 1])', ")"), "E0688|E03"),
-    "a scalar": (DESC.replace("c: T.handle", "c: T.handle, n: T.int32"), IMPL, "`n` of the description is no buffer"),
+    "a scalar": (DESC.replace("c: T.handle", "c: T.handle, n: T.int32"), IMPL,
+                 "`n` of the description is not a buffer"),
     "no regions": (DESC, IMPL.replace("T.reads(C[0:8, 0:8], A[0:8, 0:8], B", "T.reads(C[0:8, 0:8], B").replace(
         ", B[0:8, 0:8], B[0:8, 0:8]", ", B[0:8, 0:8]").replace("A[vi, vk] * ", ""),
         "neither reads nor writes its buffer `A`"),
@@ -289,7 +290,7 @@ WRONG = {
     "dimensions": (DESC, IMPL.replace("(a, (8, 8)", "(a, (1, 8, 8)").replace("[sa, 1]", "[8, sa, 1]").replace(
         "A[0:8", "A[0, 0:8").replace("A[vi", "A[0, vi"), "described as"),
     "no text": ("def", IMPL, "E01"),
-    "two functions": (DESC + IMPL, IMPL, "one PrimFunc, and is mma_desc, mma_impl"),
+    "two functions": (DESC + IMPL, IMPL, "one PrimFunc, not mma_desc, mma_impl"),
     "no function": ("", IMPL, "E0207"),
 }  # fmt: skip
 

@@ -80,7 +80,7 @@ def _intersect(a: Interval, b: Interval, plain: Analyzer) -> Interval:
 
 
 def hull(intervals: Sequence[Interval]) -> Interval:
-    """Return the smallest interval that contains all; the ends are simplified unless there is only one."""
+    """Return the smallest interval that contains all intervals; the ends are simplified unless there is only one."""
     if len(intervals) == 1:
         return intervals[0]
     merged, analyzer = intervals[0], Analyzer()
@@ -113,7 +113,7 @@ def axis_domains(
         domain = axes[axis.var]
         domain.finish(from_range(axis.dom), analyzer, plain)
         if domain.dom.empty:
-            raise Refusal("E0651", f"nothing is left for axis `{axis.var.name}` of block `{block.name}` to do", block)
+            raise Refusal("E0651", f"the domain of axis `{axis.var.name}` of block `{block.name}` is empty", block)
     return list(axes.values())
 
 
@@ -140,7 +140,7 @@ def _by_inverse(
         return False
     whole = [Interval(c.const(0, n.dtype), c.maximum(c.sub(n, 1), 0)) for n in buffer.shape]
     if any(part.low is None or part.high is None for part in required_box):
-        raise Refusal("E0651", f"what is needed of `{buffer.name}` has no bounds", block)
+        raise Refusal("E0651", f"the required region of `{buffer.name}` is unbounded", block)
     try:
         doms = _inverse_box(iter_map.indices, required_box, domain, analyzer)
         bounds = _inverse_box(iter_map.indices, whole, domain, analyzer)
@@ -219,7 +219,7 @@ def _by_dimension(
 
 
 class _Dimension:
-    """Solves one dimension for the axis in it."""
+    """The equation of one dimension, solved for the axis in it."""
 
     def __init__(
         self, block: tir.Block, buffer: tir.Buffer, at: int, last: Expr, analyzer: Analyzer, exact: bool
@@ -283,7 +283,7 @@ class _Dimension:
             if not self._analyzer.prove(c.equal(c.floormod(end, by), 0)):
                 raise Refusal(
                     "E0651",
-                    f"block `{self._block.name}` takes `{self._buffer.name}` from `{index}` on in pieces of {by}, and "
-                    f"there are {low} to {high} of dimension {self._at}, which are no whole pieces",
+                    f"block `{self._block.name}` takes `{self._buffer.name}` from `{index}` on in pieces of {by}, but "
+                    f"dimension {self._at} runs from {low} to {high}, which is not a multiple of them",
                     self._block,
                 )

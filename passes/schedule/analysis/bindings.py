@@ -1,4 +1,4 @@
-"""Bindings of block axes to loops: domains of loops, kinds of loops, affine and trivial bindings."""
+"""Bindings of block axes to loops: loop domains, loop kinds, affine and trivial bindings."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def loop_domain(
 
 
 def domain_above(tree: Tree, realize: tir.BlockRealize, high: tir.Stmt | None = None) -> Domain:
-    """Ranges of the loops between a block and the block around it, or the loop `high`."""
+    """Return the ranges of the loops between a block and the enclosing block, or the loop `high`."""
     return loop_domain(tree, tree.parent(realize), high)
 
 

@@ -1,4 +1,4 @@
-"""Buffers of blocks: the n-th one read or written, and where a buffer comes from."""
+"""The buffers that a block reads and writes, and the blocks that allocate them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from mlcc.passes.schedule.tree import Tree, child_realizes
 
 
 def read_region(block: tir.Block, n: int) -> tir.BufferRegion:
-    """The n-th region that `block` reads; refuses (E0614)."""
+    """Return the n-th region that `block` reads; refuse (E0614) a missing one."""
     return block.reads[BufferArg(n).of(block, "read").index]
 
 
 def write_region(block: tir.Block, n: int) -> tir.BufferRegion:
-    """The n-th region that `block` writes; refuses (E0614)."""
+    """Return the n-th region that `block` writes; refuse (E0614) a missing one."""
     return block.writes[BufferArg(n).of(block, "write").index]
 
 
 def read_buffer(block: tir.Block, n: int) -> tir.Buffer:
-    """The n-th buffer that `block` reads; refuses (E0614)."""
+    """Return the n-th buffer that `block` reads; refuse (E0614) a missing one."""
     return read_region(block, n).buffer
 
 
 def write_buffer(block: tir.Block, n: int) -> tir.Buffer:
-    """The n-th buffer that `block` writes; refuses (E0614)."""
+    """Return the n-th buffer that `block` writes; refuse (E0614) a missing one."""
     return write_region(block, n).buffer
 
 
@@ -49,7 +49,7 @@ def defining_block(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> tuple[ti
 
 
 def allocating_block(tree: Tree, buffer: tir.Buffer) -> tir.Block | None:
-    """The block that allocates `buffer`; None for parameters and matched buffers."""
+    """Return the block that allocates `buffer`; None for parameters and matched buffers."""
     sites = tree.cache.get("allocations")
     if sites is None:
         sites = tree.cache["allocations"] = {b: r.block for r in tree.realizes for b in r.block.alloc_buffers}
@@ -78,7 +78,7 @@ def with_regions(block: tir.Block) -> tir.Block:
 
 
 def with_exact_regions(block: tir.Block) -> tir.Block:
-    """A block that says just what it accesses, as far as that is known."""
+    """Return the block with regions that are exactly what it accesses, as far as that is known."""
     if not (block.reads or block.writes):
         return with_regions(block)
     reads = tuple(own_region(block, region, writing=False) for region in block.reads)

@@ -1,4 +1,4 @@
-"""The conditions of blocks and scopes as checks that refuse, in words and with the places to look at."""
+"""Checks of the conditions on blocks and scopes; a refusal says why and labels the places."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _blocks_to_mark(tree: Tree, block: tir.Block, scope: Scope) -> tuple[tir.Stm
 
 
 def check_complete_block(tree: Tree, block: tir.Block, scope: Scope) -> None:
-    """Refuses (E0656) a block that is not complete."""
+    """Refuse (E0656) a block that is not complete."""
     words = complete_block_violation(tree, block, scope)
     if words is not None:
         raise Refusal(
@@ -42,7 +42,7 @@ def check_complete_block(tree: Tree, block: tir.Block, scope: Scope) -> None:
 
 
 def check_reduction_block(tree: Tree, block: tir.Block, scope: Scope) -> None:
-    """Refuses (E0656) a block that is not a reduction."""
+    """Refuse (E0656) a block that is not a reduction."""
     words = reduction_block_violation(tree, block, scope)
     if words is not None:
         raise Refusal(
@@ -51,7 +51,7 @@ def check_reduction_block(tree: Tree, block: tir.Block, scope: Scope) -> None:
 
 
 def check_complete_or_reduction_block(tree: Tree, block: tir.Block, scope: Scope) -> None:
-    """Refuses (E0656) a block that is neither complete nor a reduction."""
+    """Refuse (E0656) a block that is neither complete nor a reduction."""
     complete = complete_block_violation(tree, block, scope)
     if complete is None:
         return
@@ -68,14 +68,14 @@ def _neither_text(block: tir.Block, complete: str, reduction: str) -> str:
 
 
 def _help(block: tir.Block) -> str | None:
-    """The one way out that is common: a reduction whose init was written as a branch or not at all."""
+    """Return help for the common case of a reduction whose init is a branch or is missing."""
     if block.init is None and any(a.kind is tir.IterKind.REDUCE for a in block.iter_vars):
-        return f"give block `{block.name}` its start value in a `with T.init():`, as a reduction has it"
+        return f"give block `{block.name}` its start value in a `with T.init():`, as a reduction needs it"
     return None
 
 
 def check_subtree_compact_dataflow(tree: Tree, root: Scope) -> None:
-    """Refuses (E0657) a loop or block with a child that is neither complete nor a reduction below it."""
+    """Refuse (E0657) a loop or block with a child that is neither complete nor a reduction below it."""
     for realize in tree.child_realizes(root.body):
         block = realize.block
         complete = complete_block_violation(tree, block, root)
@@ -90,7 +90,7 @@ def check_subtree_compact_dataflow(tree: Tree, root: Scope) -> None:
 
 
 def check_not_output(tree: Tree, block: tir.Block, scope: tir.Block) -> None:
-    """Refuses (E0658) a block that writes a buffer which `scope` does not allocate."""
+    """Refuse (E0658) a block that writes a buffer which `scope` does not allocate."""
     buffer = outside_write(block, scope)
     if buffer is not None:
         raise Refusal(
@@ -104,12 +104,12 @@ def check_not_output(tree: Tree, block: tir.Block, scope: tir.Block) -> None:
 
 
 def check_affine_binding(tree: Tree, block: tir.Block) -> None:
-    """Refuses (E0638) a block whose axes the loops above do not drive affinely."""
+    """Refuse (E0638) a block whose axes the loops above do not drive affinely."""
     check_partial_affine_binding(tree, block, None)
 
 
 def check_partial_affine_binding(tree: Tree, block: tir.Block, high: tir.Stmt | None) -> None:
-    """Refuses (E0638) a block whose axes not even the loops below `high` drive affinely."""
+    """Refuse (E0638) a block whose axes not even the loops below `high` drive affinely."""
     realize = tree.realize(block)
     if is_affine_binding(tree, realize):
         return
@@ -121,20 +121,20 @@ def check_partial_affine_binding(tree: Tree, block: tir.Block, high: tir.Stmt | 
 
 
 def check_trivial_binding(tree: Tree, block: tir.Block) -> None:
-    """Refuses (E0638) a block whose axes are not the loops above, each once and in order."""
+    """Refuse (E0638) a block whose axes are not the loops above, each once and in order."""
     if not is_trivial_binding(tree, block):
         names = ", ".join(loop.var.name for loop in tree.loops_above(block))
         values = ", ".join(str(v) for v in tree.realize(block).values)
         raise Refusal(
             "E0638",
             f"the axes of block `{block.name}` must be the loops above ({names or 'none'}) in order,"
-            f" and are ({values or 'none'})",
+            f" but are ({values or 'none'})",
             block,
         )
 
 
 def check_loop_starts_at_zero(loop: tir.For, analyzer: Analyzer | None = None) -> None:
-    """Refuses (E0639) a loop that does not start at 0."""
+    """Refuse (E0639) a loop that does not start at 0."""
     if not (analyzer or Analyzer()).prove_equal(loop.min, tir.IntImm(loop.min.dtype, 0)):
         raise Refusal("E0639", f"the loop `{loop.var.name}` starts at {loop.min}, not at 0", loop)
 
@@ -153,7 +153,7 @@ def scope_root(tree: Tree, node: tir.Stmt, require_stage_pipeline: bool = False)
 
 
 def check_stage_pipeline(tree: Tree, scope: tir.Block) -> None:
-    """Refuses (E0659) a block whose children do not form a pipeline of stages."""
+    """Refuse (E0659) a block whose children do not form a pipeline of stages."""
     from mlcc.passes.schedule.analysis.region_cover import stage_pipeline_violation
 
     violation = stage_pipeline_violation(tree, scope)
@@ -168,7 +168,7 @@ def check_single_child(tree: Tree, parent: Scope) -> tir.BlockRealize:
     if len(realizes) != 1:
         what = f"block `{parent.name}`" if isinstance(parent, tir.Block) else f"the loop `{parent.var.name}`"
         names = ", ".join(f"`{r.block.name}`" for r in realizes) or "none"
-        raise Refusal("E0655", f"{what} must hold exactly one block, and holds {names}", (parent, *realizes))
+        raise Refusal("E0655", f"{what} must hold exactly one block, but holds {names}", (parent, *realizes))
     return realizes[0]
 
 

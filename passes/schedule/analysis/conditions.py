@@ -29,7 +29,7 @@ _KIND_PHRASES = {
 
 
 def kind_phrase(kind: IterKind) -> str:
-    """`a reduce`, `an opaque`, ..."""
+    """Return the kind of an axis with its article: `a reduce`, `an opaque`."""
     return _KIND_PHRASES[kind]
 
 

@@ -27,7 +27,7 @@ Violation = tuple[str, tuple[tir.Block, ...]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Access:
-    """A block's access to a buffer. An index is None where it is no single element, or depends on further loops."""
+    """A block's access to a buffer. An index is None if it is not a single element or depends on further loops."""
 
     block: tir.Block
     buffer: tir.Buffer

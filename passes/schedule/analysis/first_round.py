@@ -1,4 +1,4 @@
-"""Conditions of reductions in the first round of their loops."""
+"""Conditions for the first iteration of reduction loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terms in the stores of a block that could be computed ahead: candidates, their counts, and their order."""
+"""Terms in the stores of a block that can be precomputed: candidates, their counts, and their order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlcc.ir.tir import Expr
 
 
 class Terms:
-    """Compares terms by what they simplify to."""
+    """Terms compared by their simplified form."""
 
     def __init__(self) -> None:
         self._analyzer = Analyzer()
@@ -88,7 +88,7 @@ def _count(counted: list[TermCount], term: Expr, times: int, terms: Terms, order
 
 
 def _maximal_terms(roots: tuple[Any, ...]) -> Iterator[Expr]:
-    """The largest terms below that can be computed ahead, from left to right."""
+    """Return the largest terms below a node that can be precomputed, from left to right."""
     stack = [r for r in reversed(roots) if isinstance(r, Expr)]
     while stack:
         term = stack.pop()

@@ -14,7 +14,7 @@ LAST, FIRST = -1, -2
 
 @dataclass(frozen=True, slots=True)
 class InsertionRange:
-    """The statements of a body around a block to be inserted: it goes to a position of `first` to `last`.
+    """The legal positions, `first` to `last`, among the statements of a body for a block to be inserted.
 
     `below` are the outermost blocks in the body.
     """
@@ -46,8 +46,8 @@ def split_body(
         assert producer is not None and consumer is not None
         raise Refusal(
             "E0650",
-            f"block `{block.name}` has no place there: it reads what `{producer.name}` computes, and "
-            f"`{consumer.name}`, which reads what it computes, stands before or beside that",
+            f"block `{block.name}` cannot be placed there: it reads what `{producer.name}` computes, and "
+            f"`{consumer.name}`, which reads what it computes, is not after that",
             (block, producer, consumer),
         )
     return InsertionRange(first, last, below)
@@ -66,5 +66,5 @@ def position(allowed: InsertionRange, index: int, loop: tir.For) -> int:
         "E0650",
         f"index={index} is not a legal position among the statements of loop `{loop.var.name}`",
         loop,
-        help=f"legal are index={' or '.join(legal)}; index=-1 is the last of them, index=-2 the first",
+        help=f"legal values: index={' or '.join(legal)}; index=-1 is the last of these, index=-2 the first",
     )

@@ -22,7 +22,7 @@ from mlcc.passes.schedule.tree import Tree
 def check_order(
     tree: Tree, block: tir.Block, loop: tir.For, producers: Sequence[tir.Block], consumers: Sequence[tir.Block]
 ) -> None:
-    """Refuses (E0650) a loop before which consumers run that are not under it, or producers after it."""
+    """Refuse (E0650) a loop that has consumers before it, or producers after it, that are not under it."""
     places = {id(r.block): at for at, r in enumerate(tree.realizes)}
     inside = [places[id(r.block)] for r in tree.child_realizes(loop)]
     if not inside:
@@ -46,7 +46,7 @@ def check_order(
 def check_same_iterations(
     tree: Tree, block: tir.Block, scope: tir.Block, nest: NewNest, partial: Sequence[tir.Block]
 ) -> None:
-    """Refuses (E0651) a move after which the block would do more than it did, add a term twice, or read partial sums.
+    """Refuse (E0651) a move after which the block would do more work, add a term twice, or read partial sums.
 
     `partial` are the producers whose results may be unfinished in the loops around `nest`.
     """
@@ -62,7 +62,8 @@ def check_same_iterations(
     unimplied = lost_condition(tree, block)
     if unimplied is not None:
         words = (
-            f"block `{block.name}` runs where `{unimplied}` only, which its axes do not tell; the new loops run for all"
+            f"block `{block.name}` runs only where `{unimplied}`, which does not follow from its axes; the new loops "
+            "would run for all of each axis"
         )
         raise Refusal("E0651", words, block)
     outer = {loop.var: loop for loop in nest.around if not is_one(loop.extent)}
@@ -94,7 +95,7 @@ def _reaches_each_point_once(tree: Tree, nest: NewNest) -> bool:
 
 
 def cut_axis(tree: Tree, realize: tir.BlockRealize, kinds: tuple[IterKind, ...]) -> tir.IterVar | None:
-    """Return an axis that the loops provably cover only in part, None if there is none."""
+    """Return an axis that the loops provably cover only in part; None if there is none."""
     if not any(axis.kind in kinds for axis in realize.block.iter_vars):
         return None
     analyzer, domain = analyzer_of(tree), domain_above(tree, realize)

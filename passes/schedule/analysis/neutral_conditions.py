@@ -1,4 +1,4 @@
-"""Conditions on the terms of a reduction that change nothing: what they leave out is the identity of the combiner.
+"""Conditions on the terms of a reduction that change nothing, since the omitted terms equal the identity.
 
 `rfactor` over a loop that runs further than there are terms leaves such a condition: `matmul_rf[lane]` has no term
 where `lane >= n`. Once a block has filled all partial results with the identity, each of them may be combined.

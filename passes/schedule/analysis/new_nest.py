@@ -50,7 +50,7 @@ class NewNest:
         return nest
 
     def _conditions(self, value: Expr, bound: Interval) -> list[Expr]:
-        """Return the conditions, as far as they are not provable, under which `value` lies in `bound`."""
+        """Return the conditions under which `value` lies in `bound`, without those that are provable."""
         conditions = []
         if bound.low is not None and not self._proves(c.sub(value, bound.low), 0):
             conditions.append(c.greater_equal(value, bound.low))
@@ -72,7 +72,7 @@ class NewNest:
 
 
 def _in_axis_dtype(value: Expr, axis: tir.Var) -> Expr:
-    """`value` for an axis that may be narrower than the loops at the new place: its domain holds in its own dtype."""
+    """Return `value` for an axis that may be narrower than the new loops: its domain holds in its own dtype."""
     return c.cast(axis.dtype, value) if value.dtype.bits > axis.dtype.bits else value
 
 

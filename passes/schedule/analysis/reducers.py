@@ -1,4 +1,4 @@
-"""The parts of a reduction block: start values, updates, and the combiner that the updates are made of.
+"""The parts of a reduction block: start values, updates, and the combiner of the updates.
 
 The form that is understood is TVM's: the init stores a start value to each output and the body stores once to each,
 at the same indices. With several outputs the new values are bound to variables first:
@@ -51,8 +51,9 @@ def _single(name: str, make: Callable[..., Expr], identity: Callable[[DType], Ex
 
 
 def _arg_reducers(name: str, prefers: Callable[..., Expr], worst: Callable[[DType], Expr]) -> list[Reducer]:
-    """Pairs of place and value. The first keeps the left one of equals, given a `prefers` that holds for equals; the
-    second the one of the smaller place; the third likewise, and any place wins against none (-1).
+    """Return reducers of pairs of index and value. The first keeps the left of equal values, given a `prefers` that
+    holds for equals; the second the one with the smaller index; the third likewise, and any index is preferred to none
+    (-1).
     """
     strictly = {c.greater_equal: c.greater, c.less_equal: c.less}[prefers]
 
@@ -124,7 +125,7 @@ class ReductionParts:
 
     @property
     def indices(self) -> Exprs:
-        """The indices that all outputs are stored at."""
+        """Return the indices at which all outputs are stored."""
         return self.updates[0].indices
 
     def combine(self, lhs: Sequence[Expr], rhs: Sequence[Expr]) -> Exprs:
@@ -133,13 +134,13 @@ class ReductionParts:
 
 
 def apply_reducer(reducer: tir.CommReducer, lhs: Sequence[Expr], rhs: Sequence[Expr]) -> Exprs:
-    """`combine(lhs, rhs)`, one expression per value."""
+    """Return `combine(lhs, rhs)`, one expression per value."""
     values = dict(zip((*reducer.lhs, *reducer.rhs), (*lhs, *rhs), strict=True))
     return tuple(substitute(r, values) for r in reducer.result)
 
 
 def reduction_parts(block: tir.Block, reducers: Sequence[Reducer] = REDUCERS) -> ReductionParts:
-    """Takes a reduction block apart. Refuses (E0668) one of another form, (E0669) one whose combiner is unknown."""
+    """Analyze a reduction block. Refuse (E0668) another form, (E0669) an unknown combiner."""
     init_values, updates = init_values_and_updates(block)
     reducer, lhs, rhs = find_reducer(block, init_values, updates, reducers)
     return ReductionParts(init_values, updates, reducer, lhs, rhs)
@@ -166,7 +167,7 @@ def init_values_and_updates(block: tir.Block) -> tuple[Exprs, tuple[tir.BufferSt
     inits: dict[tir.Buffer, tir.BufferStore] = {}
     for stmt in block.init or ():
         if not isinstance(stmt, tir.BufferStore):
-            _refuse(block, "its init does something else than store start values")
+            _refuse(block, "its init does more than store start values")
         if stmt.buffer in inits:
             _refuse(block, f"its init stores to `{stmt.buffer.name}` twice")
         inits[stmt.buffer] = stmt
@@ -185,7 +186,7 @@ def init_values_and_updates(block: tir.Block) -> tuple[Exprs, tuple[tir.BufferSt
 
 
 def _bound_updates(block: tir.Block, count: int) -> tuple[tir.BufferStore, ...]:
-    """`v = value` for each output, then `output[...] = v` for each, as stores of the values."""
+    """Return `v = value` for each output, followed by `output[...] = v`, as stores of the values."""
     binds, stores = block.body[:count], block.body[count:]
     values: dict[tir.Var, Expr] = {}
     for stmt in binds:
@@ -195,7 +196,7 @@ def _bound_updates(block: tir.Block, count: int) -> tuple[tir.BufferStore, ...]:
     updates: dict[tir.Var, tir.BufferStore] = {}
     for stmt in stores:
         if not isinstance(stmt, tir.BufferStore):
-            _refuse(block, "its body does something else than bind new values and store them")
+            _refuse(block, "its body does more than bind new values and store them")
         if not isinstance(stmt.value, tir.Var) or stmt.value not in values:
             _refuse(block, f"what it stores to `{stmt.buffer.name}` is not one of the variables bound before")
         if stmt.value in updates:
@@ -226,7 +227,7 @@ def _check_shapes_and_indices(
 
 
 def _refuse(block: tir.Block, words: str) -> NoReturn:
-    raise Refusal("E0668", f"the reduction in block `{block.name}` cannot be taken apart: {words}", block)
+    raise Refusal("E0668", f"the reduction in block `{block.name}` cannot be split: {words}", block)
 
 
 # ---------------------------------------------------------------- the combiner
@@ -267,7 +268,7 @@ def _unknown_combiner(
     return (
         f"block `{block.name}` combines by a function that is not known to be a reduction: {stores}, from {start}",
         block,
-        "known are sum, product, min, max, two sums, argmax and argmin, with the output itself on the left",
+        "known reductions: sum, product, min, max, two sums, argmax and argmin, with the output on the left",
     )
 
 

@@ -103,7 +103,7 @@ def _uncovered(
     where = f" in one iteration of `{place.var.name}`" if isinstance(place, tir.For) else ""
     words = f"`{block.name}` reads {spell(buffer, used)}{where}, of which "
     if any(i.empty for i in produced):
-        words += f"{names} may leave something out"
+        words += f"{names} may not write all elements"
     else:
         words += f"{names} {'write' if len(writers) > 1 else 'writes'} {spell(buffer, produced)}"
     return words, (*writers, block)
@@ -235,7 +235,7 @@ def _clip(interval: Interval, whole: Interval, analyzer: Analyzer) -> Interval:
 
 
 def spell(buffer: tir.Buffer, box: Box) -> str:
-    """`C[0:16, vj]`, for messages."""
+    """Return the text of a region for messages, such as `C[0:16, vj]`."""
     return f"`{buffer.name}[{', '.join(_interval_text(i) for i in box)}]`"
 
 

@@ -113,7 +113,7 @@ def is_output(tree: Tree, block: tir.Block, scope: tir.Block) -> bool:
 
 
 def outside_write(block: tir.Block, scope: tir.Block) -> tir.Buffer | None:
-    """The first buffer that `block` writes and `scope` does not allocate."""
+    """Return the first buffer that `block` writes and `scope` does not allocate."""
     return next((w.buffer for w in block.writes if w.buffer not in scope.alloc_buffers), None)
 
 

@@ -18,7 +18,7 @@ _BINARY = (
 
 
 class Mismatch(Exception):
-    """`why` in words, the two places as text, and, where a way out is known, `help`."""
+    """A difference: the reason `why`, the text of both places and, if a fix is known, `help`."""
 
     def __init__(self, why: str, here: Any, described: Any, help: str | None = None) -> None:
         super().__init__(why)
@@ -39,7 +39,7 @@ def excerpt(node: Any) -> str:
 
 
 class Comparator:
-    """Pairs a block with a description, outermost blocks first. Variables and buffers are paired as they are bound.
+    """Match a block with a description, outermost blocks first. Variables and buffers are matched where they are bound.
 
     The outermost blocks differ in where they are: their axes are not compared, and the regions of the block may begin
     anywhere; `base` has where. Afterwards `buffers` maps each buffer of the description to the one that it stands for.
@@ -54,7 +54,7 @@ class Comparator:
         self._own_analyzer = Analyzer()  # the block's variables by their ranges
 
     def match(self, here: tir.BlockRealize, described: tir.BlockRealize) -> None:
-        """Raises Mismatch."""
+        """Match the block. Raises Mismatch."""
         if not structural_equal(here.predicate, described.predicate):
             raise Mismatch("it runs only under a condition", here.predicate, described.predicate)
         self._bind_axes(here.block)
@@ -154,7 +154,7 @@ class Comparator:
         known = self.buffers.get(described)
         if known is not None:
             if known is not here:
-                raise Mismatch(f"`{here.name}` stands where `{known.name}` should", here.name, described.name)
+                raise Mismatch(f"`{here.name}` is in the place of `{known.name}`", here.name, described.name)
             return
         if here.data in self._pairs:
             other = next(d.name for d, mine in self.buffers.items() if mine.data is here.data)

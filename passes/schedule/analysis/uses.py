@@ -1,4 +1,4 @@
-"""The buffers and variables that statements mention, so that a step need not walk through the others."""
+"""Index of the buffers and variables that statements use, which lets a step skip the other statements."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The tensor intrinsics that every schedule knows, by TVM's names."""
+"""The predefined tensor intrinsics, by TVM's names."""

@@ -8,7 +8,7 @@ Values = Mapping[str, object]
 
 
 def dots() -> Iterator[tuple[str, str, Values]]:
-    """Names, the text of each and what stands for its placeholders."""
+    """Return the names, each with its text and the values of its placeholders."""
     yield _dot("dot_16x4_vnni", 16, "uint8", "int8", "int32", _VNNI)
     yield _dot("dot_16x4_avx512", 16, "uint8", "int8", "int32", _AVX512)
     yield _dot("dot_4x4_i8i8s32_neon", 4, "int8", "int8", "int32", _NEON)

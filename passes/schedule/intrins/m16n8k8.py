@@ -22,7 +22,7 @@ _C = (
 
 
 def m16n8k8() -> Iterator[tuple[str, str, Values]]:
-    """Names, the text of each and what stands for its placeholders."""
+    """Return the names, each with its text and the values of its placeholders."""
     dtypes = {"f16": "float16", "f32": "float32"}
     for out, dtype in dtypes.items():
         yield f"mma_init_m16n8k8_{out}", "m16n8k8_init", {"dtype": dtype}

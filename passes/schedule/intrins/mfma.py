@@ -11,7 +11,7 @@ _CALLS = {"f32": "f32.16x16x4f32", "f16": "f32.16x16x16f16", "s8": "i32.16x16x16
 
 
 def mfma() -> Iterator[tuple[str, str, Values]]:
-    """Names, the text of each and what stands for its placeholders."""
+    """Return the names, each with its text and the values of its placeholders."""
     for out in ("f32", "i32"):
         yield f"ROCM_mfma_fill_16x16_{out}", "mfma_fill", {"dtype": _DTYPES[out]}
     for out in ("s32", "f32"):

@@ -8,7 +8,7 @@ Values = Mapping[str, object]
 
 
 def simdgroups() -> Iterator[tuple[str, str, Values]]:
-    """Names, the text of each and what stands for its placeholders."""
+    """Return the names, each with its text and the values of its placeholders."""
     for name, dtype in (
         ("make_filled_8x8x8_f16", "float16"),
         ("fill_8x8x8_f32", "float32"),

@@ -1,4 +1,4 @@
-"""The tensor intrinsics that every schedule knows, of tensor cores above all, by TVM's names, as texts of `intrins/`.
+"""The predefined tensor intrinsics, mostly of tensor cores, by TVM's names; the texts are in `intrins/`.
 
 A name says what it is of: `mma_ldmatrix_f16_b_trans_dyn`, `wmma_sync_16x16x16_f16f16f32_trans`. A text is read when a
 name is first asked for. bfloat16, which TVM has no names for, goes by `bf16` where float16 goes by `f16`. Those of
@@ -39,14 +39,14 @@ _PLACES = {
 
 @functools.cache
 def catalogue() -> Mapping[str, tuple[str, Values]]:
-    """All names: the text of each and what stands for its placeholders."""
+    """Return all names, each with its text and the values of its placeholders."""
     listed = (*_mma(), *_wmma(), *m16n8k8(), *mfma(), *dots(), *simdgroups())
     return {name: (text, {"name": name, **values}) for name, text, values in listed}
 
 
 @functools.cache
 def module_of(name: str) -> IRModule | None:
-    """The module of a name's `desc` and `impl`; None for names that are not in the catalogue."""
+    """Return the module with `desc` and `impl` of a name; None for names that are not in the catalogue."""
     from mlcc.grammar.parser import parse
 
     entry = catalogue().get(name)

@@ -32,7 +32,7 @@ _WIDTHS = (64, 32, 16)  # elements of 16 bits that rows of 128, 64 and 32 bytes 
 
 
 def wgmma_text(name: str) -> tuple[str, Values] | None:
-    """The text of a name, and what stands for its placeholders; None if it is no such name."""
+    """Return the text of a name and the values of its placeholders; None if the name is unknown."""
     if not name.startswith("wgmma_"):
         return None
     if match := _FILL.match(name):

@@ -1,4 +1,4 @@
-"""Functions and methods that schedule scripts know, beside the primitives. Each takes its values and the budget."""
+"""Functions and methods of schedule scripts other than the primitives. Each takes its values and the budget."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Values = Callable[..., Any]
 
 
 def invoke(name: str, fn: Values, first: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """`fn(first, *args, **kwargs)`. Raises Wrong E0605 for arguments that do not fit."""
+    """Call `fn(first, *args, **kwargs)`. Raises Wrong E0605 for arguments that do not fit."""
     try:
         inspect.signature(fn).bind(first, *args, **kwargs)
     except TypeError as exc:
@@ -70,7 +70,7 @@ def _extreme(op: str) -> Values:
     def pick(budget: Budget, *values: Any) -> Any:
         items = elements(values[0], budget) if len(values) == 1 else list(values)
         if not items:
-            raise Wrong("E0606", "there is no least or greatest of nothing")
+            raise Wrong("E0606", "the minimum or maximum of an empty list does not exist")
         best = items[0]
         for value in items[1:]:
             if truth(compare(op, value, best, budget)):
@@ -201,7 +201,7 @@ def _insert(budget: Budget, values: list[Any], at: Any, item: Any) -> None:
 def _pop(budget: Budget, values: list[Any], at: Any = -1) -> Any:
     at = _integer("pop", at)
     if not -len(values) <= at < len(values):
-        raise Wrong("E0606", f"there is no element {at} to take from a list of {len(values)}")
+        raise Wrong("E0606", f"index {at} is out of range for a list of {len(values)}")
     budget.spend(1 if at == -1 else len(values))
     return values.pop(at)
 
@@ -210,7 +210,7 @@ def _index(budget: Budget, values: Any, item: Any) -> int:
     for at, value in enumerate(values):
         if equal(value, item, budget):
             return at
-    raise Wrong("E0606", f"{describe(item)} that is looked for is not in {describe(values)}")
+    raise Wrong("E0606", f"{describe(item)} is not in {describe(values)}")
 
 
 def _count(budget: Budget, values: Any, item: Any) -> int:
@@ -290,7 +290,7 @@ _EXPRESSIONS: dict[str, tuple[Callable[..., tir.Expr], int]] = {
 
 
 def dotted(owner: Module, name: str) -> Any:
-    """`owner.name`. Raises Wrong."""
+    """Return `owner.name`. Raises Wrong."""
     path = f"{owner.path}.{name}"
     if name in ("tir", "tirx", "s_tir", "script", "schedule", "IndexMap") or owner.path == "tvm.script":
         return Module(path)
@@ -302,9 +302,9 @@ def dotted(owner: Module, name: str) -> Any:
         return Method(owner, name)
     help = did_you_mean(name, [*NAMES, *_EXPRESSIONS])
     if name == "Schedule":
-        help = "the schedule is given as `sch`; a script makes none"
+        help = "the schedule is given as `sch`; a script cannot create one"
     elif name in ("TensorIntrin", "register"):
-        help = 'register_tensor_intrin("name", file="intrinsic.mlc") registers one from a text'
+        help = 'register_tensor_intrin("name", file="intrinsic.mlc") registers one from a file'
     raise Wrong("E0601", f"`{path}` is not part of the script language", help)
 
 
@@ -316,7 +316,7 @@ def _from_func(budget: Budget, mapping_function: Any, inverse_index_map: Any = N
 
 
 def make(method: Method, args: list[Any], budget: Budget) -> Any:
-    """`T.int64(3)`, `T.floordiv(i, 4)` and the like, for index maps and annotation values. Raises Wrong."""
+    """Return `T.int64(3)`, `T.floordiv(i, 4)` and the like, for index maps and annotation values. Raises Wrong."""
     name = method.name
     args = [value.expr if isinstance(value, ExprRV) else value for value in args]
     for value in args:
@@ -340,7 +340,7 @@ def make(method: Method, args: list[Any], budget: Budget) -> Any:
 
 
 def builtins(more: dict[str, Values]) -> dict[str, Any]:
-    """The names that a script starts with, beside `sch`."""
+    """Return the predefined names of a script, other than `sch`."""
     known: dict[str, Any] = {name: Builtin(name, fn) for name, fn in {**FUNCTIONS, **more}.items()}
     return known | {name: Module(path) for name, path in _MODULES.items()}
 

@@ -38,7 +38,7 @@ class Steps(Protocol):
         """Apply a primitive. Raises CompileError."""
 
     def primitives(self) -> list[str]:
-        """The names that `call` knows."""
+        """Return the names that `call` knows."""
 
     def cost(self) -> int:
         """Return the cost of the next primitive, by the size of the program."""
@@ -47,7 +47,7 @@ class Steps(Protocol):
         """Return the user's name of a loop or block, None if it no longer exists."""
 
     def size_named(self, name: str) -> tir.Var | None:
-        """The symbolic size of that name in the program; None if there is none, or several."""
+        """Return the symbolic size of that name in the program; None if it is missing or ambiguous."""
 
     def register_intrinsic(self, name: str, file: str, span: Span) -> None:
         """Make a tensor intrinsic known from a text. Raises CompileError."""
@@ -67,7 +67,7 @@ class Frame:
 
 
 class Expressions:
-    """Evaluates expressions in the innermost frame; `statements` adds what runs them."""
+    """Evaluate expressions in the innermost frame; `statements` adds the execution of statements."""
 
     def __init__(self, source: Source, steps: Steps) -> None:
         self.source = source
@@ -90,7 +90,7 @@ class Expressions:
 
     def enter(self, frame: Frame) -> None:
         if len(self.frames) >= MAX_CALLS:
-            raise Wrong("E0602", f"more than {MAX_CALLS} calls inside each other", "does the function call itself?")
+            raise Wrong("E0602", f"more than {MAX_CALLS} nested calls", "the function may call itself without end")
         self.frames.append(frame)
 
     # ------------------------------------------------------------ atoms
@@ -147,7 +147,7 @@ class Expressions:
         def run(values: tuple[Any, ...]) -> Any:
             frame = Frame("lambda", scopes, None)
             if len(values) != len(cst.parameters):
-                message = f"the index map has {len(cst.parameters)} parameters, and there are {len(values)} indices"
+                message = f"the index map has {len(cst.parameters)} parameters, but there are {len(values)} indices"
                 raise Wrong("E0605", message).placed(self.span(cst))
             frame.names.update(zip(cst.parameters, values, strict=True))
             self.enter(frame)
@@ -178,7 +178,7 @@ class Expressions:
         return self.value(cst.right) if truth(left) is (cst.op == "and") else left
 
     def _compare_chain(self, first: tree.Expr, links: list[tree.Compare]) -> Any:
-        """`a < b < c`: each operand is evaluated once."""
+        """Evaluate `a < b < c`, each operand once."""
         left = self.value(first)
         result: Any = True
         for link in links:
@@ -200,7 +200,7 @@ class Expressions:
         return self.part_of(self.value(cst.base), cst)
 
     def part_of(self, base: Any, cst: tree.Index) -> Any:
-        """The part of `base` that an index node names."""
+        """Return the part of `base` that an index node selects."""
         items = cst.items
         if len(items) == 1 and isinstance(items[0], tree.Slice):
             bounds = (items[0].low, items[0].high, items[0].step)
@@ -219,7 +219,7 @@ class Expressions:
         return self.attribute_of(self.value(cst.base), cst.name)
 
     def attribute_of(self, base: Any, name: str) -> Any:
-        """`base.name`: a primitive, a method, or a part of a dotted name. Raises Wrong."""
+        """Return `base.name`: a primitive, a method, or a part of a dotted name. Raises Wrong."""
         if isinstance(base, Given):
             known = self.steps.primitives()
             if name in known:
@@ -284,7 +284,7 @@ class Expressions:
             raise CompileError([dataclasses.replace(d, primary=label) for d in exc.diagnostics]) from None
 
     def _ended_argument(self, cst: tree.Call, args: list[Any], kwargs: dict[str, Any]) -> tree.Expr | None:
-        """The argument of a call that stands for something that is no longer there."""
+        """Return the argument of a call that refers to a block or loop that no longer exists."""
         places = [] if any(isinstance(a, tree.Star) for a in cst.args) else list(zip(cst.args, args, strict=True))
         places += [(keyword.value, kwargs[keyword.name]) for keyword in cst.keywords]
         ended = (at for at, v in places if isinstance(v, (BlockRV, LoopRV)) and self.steps.name_of(v) is None)
@@ -302,12 +302,10 @@ class Expressions:
         raise NotImplementedError
 
     def called_from(self, error: CompileError) -> CompileError:
-        """The error with the calls that led to it, innermost first."""
+        """Return the error with the calls that led to it, innermost first."""
         often = collections.Counter((f.name, f.called_at) for f in reversed(self.frames) if f.called_at is not None)
         related = tuple(
-            Label(
-                self.span(at), f"`{name}` is called here" + (f" ({count} times inside each other)" if count > 1 else "")
-            )
+            Label(self.span(at), f"`{name}` is called here" + (f" ({count} nested calls)" if count > 1 else ""))
             for (name, at), count in [*often.items()][:8]
         )
         if not related:
@@ -323,7 +321,7 @@ class Expressions:
 
 
 def _node_attribute(node: tir.For | tir.Block, name: str) -> Any:
-    """`sch.get(loop).extent` and `sch.get(block).name`. Raises Wrong."""
+    """Return `sch.get(loop).extent` or `sch.get(block).name`. Raises Wrong."""
     if isinstance(node, tir.For) and name == "extent":
         return tir.const_int(node.extent) if tir.const_int(node.extent) is not None else node.extent
     if isinstance(node, tir.Block) and name in ("name", "name_hint"):

@@ -1,4 +1,4 @@
-"""Operators on the values of schedule scripts: Python's results, within bounds, and nothing of Python's machinery."""
+"""Operators on the values of schedule scripts: Python's results, within limits, without access to Python."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SAMPLED = ("+", "-", "*", "//", "%")
 
 
 def binary(op: str, a: Any, b: Any, budget: Budget) -> Any:
-    """`a op b`. Raises Wrong."""
+    """Return `a op b`. Raises Wrong."""
     if is_symbolic(a) or is_symbolic(b):
         return _symbolic(op, a, b, budget)
     if is_number(a) and is_number(b):
@@ -54,7 +54,7 @@ def binary(op: str, a: Any, b: Any, budget: Budget) -> Any:
         budget.items(len(a) * max(b, 0))
         return a * max(b, 0) if a else a[:0]
     if op == "%" and isinstance(a, str):
-        raise Wrong("E0601", "strings are not formatted by `%` here", 'put them together: `"C_" + str(n)`')
+        raise Wrong("E0601", "strings are not formatted by `%` here", 'concatenate them: `"C_" + str(n)`')
     raise Wrong("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}")
 
 
@@ -76,7 +76,7 @@ def _numbers(op: str, a: Any, b: Any, budget: Budget) -> Any:
     except (OverflowError, ValueError) as exc:
         raise Wrong("E0606", f"`{op}`: {exc}") from None
     if isinstance(result, complex):
-        raise Wrong("E0606", "a negative number has no fractional power")
+        raise Wrong("E0606", "a negative number cannot have a fractional exponent")
     return budget.number(result)
 
 
@@ -98,7 +98,7 @@ def _symbolic(op: str, a: Any, b: Any, budget: Budget) -> Any:
 
 
 def unary(op: str, x: Any, budget: Budget) -> Any:
-    """`op x` for `-`, `+`, `~` and `not`. Raises Wrong."""
+    """Return `op x` for `-`, `+`, `~` and `not`. Raises Wrong."""
     if op == "not":
         return construct.logical_not(x) if isinstance(x, tir.Expr) else not truth(x)
     if is_symbolic(x) and op in "+-":
@@ -121,7 +121,7 @@ def truth(value: Any) -> bool:
 
 
 def compare(op: str, a: Any, b: Any, budget: Budget) -> Any:
-    """`a op b`, of one comparison. Raises Wrong."""
+    """Return `a op b` for one comparison. Raises Wrong."""
     if op == "is" or op == "is not":
         return same(a, b) is (op == "is")
     if op == "in" or op == "not in":
@@ -131,7 +131,7 @@ def compare(op: str, a: Any, b: Any, budget: Budget) -> Any:
     if op == "==" or op == "!=":
         return equal(a, b, budget) is (op == "==")
     if is_symbolic(a) or is_symbolic(b):
-        raise Wrong("E0606", f"`{op}` needs values that are known", "`sch.get(v)` is the integer that was chosen")
+        raise Wrong("E0606", f"`{op}` needs known values", "`sch.get(v)` is the integer that was chosen")
     if (is_number(a) and is_number(b)) or (isinstance(a, str) and isinstance(b, str)):
         return _ORDER[op](a, b)
     if type(a) is type(b) and isinstance(a, (list, tuple)):
@@ -144,14 +144,14 @@ def compare(op: str, a: Any, b: Any, budget: Budget) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """`is`: for numbers and strings, the same value of the same type."""
+    """Return the result of `is`: for numbers and strings, equality of value and type."""
     if isinstance(a, (bool, int, float, str)):
         return type(a) is type(b) and bool(a == b)
     return a is b
 
 
 def equal(a: Any, b: Any, budget: Budget) -> bool:
-    """`==`, charging for what is compared: lists that share parts are as large as they look."""
+    """Return the result of `==`, charging for the compared elements: lists that share parts count in full."""
     budget.spend(1)
     if a is b or isinstance(a, Handle) or isinstance(b, Handle):
         return a is b
@@ -165,10 +165,10 @@ def equal(a: Any, b: Any, budget: Budget) -> bool:
 
 
 def contains(container: Any, item: Any, budget: Budget) -> bool:
-    """`item in container`. Raises Wrong."""
+    """Return `item in container`. Raises Wrong."""
     if isinstance(container, str):
         if not isinstance(item, str):
-            raise Wrong("E0606", f"a string holds strings, not {describe(item)}")
+            raise Wrong("E0606", f"a string contains strings, not {describe(item)}")
         budget.spend(len(container))
         return item in container
     if isinstance(container, dict):
@@ -177,11 +177,11 @@ def contains(container: Any, item: Any, budget: Budget) -> bool:
         return isinstance(item, (int, float)) and item == item // 1 and int(item) in container
     if isinstance(container, (list, tuple)):
         return any(equal(item, x, budget) for x in container)
-    raise Wrong("E0606", f"`in` needs a list, a tuple, a string or a dict, and this is {describe(container)}")
+    raise Wrong("E0606", f"`in` needs a list, a tuple, a string or a dict, not {describe(container)}")
 
 
 def element(base: Any, key: Any) -> Any:
-    """`base[key]`, not a slice. Raises Wrong."""
+    """Return `base[key]` for a key that is not a slice. Raises Wrong."""
     if isinstance(base, dict):
         if not is_key(key) or key not in base:
             known = ", ".join(repr(k) for k in list(base)[:8] if isinstance(k, (str, int)))
@@ -192,7 +192,7 @@ def element(base: Any, key: Any) -> Any:
     if isinstance(key, ExprRV):
         raise Wrong("E0606", "an index must be an integer", "`sch.get(v)` is the integer that was chosen")
     if not isinstance(key, int):
-        raise Wrong("E0606", f"an index is an integer, not {describe(key)}")
+        raise Wrong("E0606", f"an index must be an integer, not {describe(key)}")
     size = length(base)
     if not -size <= key < size:
         raise Wrong("E0606", f"index {key if abs(key) < 10**15 else '...'} is out of range: {describe(base)} of {size}")
@@ -200,12 +200,12 @@ def element(base: Any, key: Any) -> Any:
 
 
 def part(base: Any, low: Any, high: Any, step: Any, budget: Budget) -> Any:
-    """`base[low:high:step]`. Raises Wrong."""
+    """Return `base[low:high:step]`. Raises Wrong."""
     if not isinstance(base, (list, tuple, str, range)):
         raise Wrong("E0606", f"{describe(base)} cannot be sliced")
     for bound in (low, high, step):
         if bound is not None and not isinstance(bound, int):
-            raise Wrong("E0606", f"a slice is made of integers, not {describe(bound)}")
+            raise Wrong("E0606", f"the bounds of a slice must be integers, not {describe(bound)}")
     if step == 0:
         raise Wrong("E0606", "the step of a slice cannot be 0")
     items = base[low:high:step]
@@ -215,7 +215,7 @@ def part(base: Any, low: Any, high: Any, step: Any, budget: Budget) -> Any:
 
 
 def elements(value: Any, budget: Budget, what: str = "iterate over") -> list[Any]:
-    """All elements of a sequence, as a list. Raises Wrong."""
+    """Return all elements of a sequence, as a list. Raises Wrong."""
     if not isinstance(value, (list, tuple, str, range, dict)):
         help = "loops of a block come from `sch.get_loops(block)`" if isinstance(value, Handle) else None
         raise Wrong("E0606", f"cannot {what} {describe(value)}", help)

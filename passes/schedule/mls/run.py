@@ -27,14 +27,14 @@ Show = Callable[[str], None]
 def apply_schedule(
     mod: IRModule | Func, script_text: str, name: str = "<script>", *, seed: int | None = 0, folder: str = "."
 ) -> IRModule:
-    """The module after a schedule script, or a trace that TVM printed; the one given stays as it is.
+    """Return the module after a schedule script, or a trace printed by TVM; the given module is not changed.
 
     With `seed=None` sampling differs from run to run. Files that the script names are looked for in `folder`. Raises
     CompileError with the place in the script.
     """
     schedule = Schedule(mod, seed=seed)
     if not isinstance(script_text, str):
-        raise TypeError(f"a schedule script is a text, not {registry.describe(script_text)}")
+        raise TypeError(f"a schedule script must be a string, not {registry.describe(script_text)}")
     run_script(schedule, Source(name, script_text), folder=folder)
     return schedule.mod
 
@@ -62,7 +62,7 @@ def run_script(
 
 
 class _ScriptInterface:
-    """The operations on a schedule that scripts may use: primitives, and little else."""
+    """The operations on a schedule that are available to scripts: mostly primitives."""
 
     def __init__(self, schedule: Schedule, folder: str, confined: bool, show: Show | None) -> None:
         self._schedule, self._folder, self._confined, self._show = schedule, folder, confined, show
@@ -86,7 +86,7 @@ class _ScriptInterface:
             raise CompileError([replace(d, primary=Label(span)) for d in exc.diagnostics]) from None
 
     def _check_nesting(self, name: str) -> None:
-        """Raises Wrong where a step has made a nest that is too deep."""
+        """Raise Wrong if a step made a nest that is too deep."""
         state = self._schedule.state
         for func_name, func in state.module.functions.items():
             if not isinstance(func, tir.PrimFunc) or self._known_sizes.get(func_name, (None, 0))[0] is func:
@@ -99,7 +99,7 @@ class _ScriptInterface:
                     above = tree.parent(above)
                 depths[id(loop)] = 1 + (depths[id(above)] if above is not None else 0)
             if max(depths.values(), default=0) > MAX_LOOPS:
-                raise Wrong("E0602", f"sch.{name}: the loops nest more than {MAX_LOOPS} deep")
+                raise Wrong("E0602", f"sch.{name}: the loops are nested more than {MAX_LOOPS} deep")
             self._known_sizes[func_name] = (func, len(tree.loops) + len(tree.realizes))
 
     def cost(self) -> int:

@@ -1,4 +1,4 @@
-"""Runs the statements of schedule scripts."""
+"""Execution of the statements of schedule scripts."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ class Script(Expressions):
         except CompileError as exc:
             raise self.called_from(exc) from None
         except RecursionError:
-            raise self.called_from(Wrong("E0602", "this nests too deep").placed(self.span(text.body[0]))) from None
+            raise self.called_from(Wrong("E0602", "this is nested too deep").placed(self.span(text.body[0]))) from None
 
     def _enter_last(self, entry: tree.Def) -> None:
         name = entry.name
         place = self.span(entry.place)
         fn = self.globals.get(name)
         if not isinstance(fn, Function):
-            raise Wrong("E0604", f"`{name}` is no longer the function that it was").placed(place)
+            raise Wrong("E0604", f"`{name}` no longer refers to the function").placed(place)
         needed = [p for p in fn.names if p not in fn.defaults]
         if not fn.names:
-            message = f"the last function, `{name}`, takes no schedule"
+            message = f"the last function, `{name}`, has no parameter for the schedule"
             raise Wrong("E0604", message, f"write `def {name}({GIVEN}):`").placed(place)
         if len(needed) > 1:
             left = ", ".join(f"`{p}`" for p in needed[1:])
-            message = f"the last function, `{name}`, is called with the schedule alone, and needs {left} too"
+            message = f"the last function, `{name}`, is called with the schedule alone, but also needs {left}"
             values = ", ".join(f"{p}=..." for p in needed[1:])
             help = f"give defaults, or end the script with `def schedule({GIVEN}): {name}({GIVEN}, {values})`"
             raise Wrong("E0604", message, help).placed(place)
@@ -125,7 +125,7 @@ class Script(Expressions):
         elif isinstance(target, tree.Index):
             self._store_element(self.value(target.base), target, value)
         else:
-            raise Wrong("E0601", "only names and elements of lists can be assigned to", at=target)
+            raise Wrong("E0601", "only names and elements of lists can be targets of an assignment", at=target)
 
     def _store_element(self, base: Any, target: tree.Index, value: Any) -> None:
         if isinstance(base, dict):
@@ -138,7 +138,7 @@ class Script(Expressions):
             raise Wrong("E0606", f"elements of {describe(base)} cannot be assigned to", at=target)
         at = self.key_of(target)
         if not isinstance(at, int) or not -len(base) <= at < len(base):
-            raise Wrong("E0606", f"there is no such element in a list of {len(base)}", at=target)
+            raise Wrong("E0606", f"the index is out of range for a list of {len(base)}", at=target)
         base[at] = value
 
     def _unpack(self, target: tree.Display, value: Any) -> None:
@@ -179,7 +179,7 @@ class Script(Expressions):
             old = self.part_of(base, target)
             self._store_element(base, target, self._augment(op, old, self.value(amount)))
         else:
-            raise Wrong("E0601", "only names and elements of lists can be assigned to", at=target)
+            raise Wrong("E0601", "only names and elements of lists can be targets of an assignment", at=target)
         return Outcome.STATEMENT
 
     def _augment(self, op: str, old: Any, amount: Any) -> Any:
@@ -241,12 +241,12 @@ class Script(Expressions):
 
     def _leave_loop(self, stmt: tree.Stmt) -> Outcome:
         if not self.frames[-1].loops:
-            raise Wrong("E0601", f"`{stmt.kind}` stands in no loop")
+            raise Wrong("E0601", f"`{stmt.kind}` is outside of a loop")
         return Outcome.BREAK if isinstance(stmt, tree.Break) else Outcome.CONTINUE
 
     def _return(self, stmt: tree.Return) -> Outcome:
         if len(self.frames) == 1:
-            raise Wrong("E0601", "`return` stands in no function")
+            raise Wrong("E0601", "`return` is outside of a function")
         self.returned = None if stmt.value is None else self.value(stmt.value)
         return Outcome.RETURN
 
@@ -260,7 +260,7 @@ class Script(Expressions):
         return Outcome.STATEMENT
 
     def _import(self, stmt: tree.Import) -> Outcome:
-        """Nothing is imported; the names are known, so that annotations and `tir.` make sense."""
+        """Accept an import without importing anything; the names are predefined for annotations and `tir.`."""
         for path, name in stmt.names:
             self.frames[-1].names[name] = Module("tvm" if name == "tvm" else path)
         return Outcome.STATEMENT
@@ -277,7 +277,7 @@ class Script(Expressions):
             if param.default is not None:
                 defaults[param.name] = self.value(param.default)
             elif defaults:
-                raise Wrong("E0605", f"`{param.name}` without a default stands behind a parameter with one", at=stmt)
+                raise Wrong("E0605", f"parameter `{param.name}` without a default follows one with a default", at=stmt)
 
         def run(values: tuple[Any, ...]) -> Any:
             return self.call_function(definition, list(values), {}, None)
@@ -298,7 +298,7 @@ class Script(Expressions):
         return self.returned if outcome is Outcome.RETURN else None
 
     def _bind(self, fn: Function, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Values by parameter. Raises Wrong."""
+        """Return the arguments by parameter. Raises Wrong."""
         signature = f"it is `{fn.name}({', '.join(n + ('=...' if n in fn.defaults else '') for n in fn.names)})`"
         if len(args) > len(fn.names):
             raise Wrong("E0605", f"`{fn.name}` takes {len(fn.names)} arguments, not {len(args)}", signature)

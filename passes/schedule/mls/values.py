@@ -1,4 +1,4 @@
-"""The values of schedule scripts, how messages speak of them, and the budget that bounds what a script may make."""
+"""The values of schedule scripts, their descriptions in messages, and the budget that limits what a script creates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class Wrong(Exception):
 
 
 class Budget:
-    """The steps that a script has left. Every value that it creates is charged by size, which bounds memory too."""
+    """The number of steps that remain to a script. Each value that it creates is charged by size, which also limits
+    memory.
+    """
 
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self.left = steps
@@ -42,12 +44,12 @@ class Budget:
     def spend(self, amount: int) -> None:
         self.left -= amount
         if self.left < 0:
-            raise Wrong("E0602", f"the script does not come to an end within {MAX_STEPS:,} steps")
+            raise Wrong("E0602", f"the script does not end within {MAX_STEPS:,} steps")
 
     def items(self, count: int) -> None:
         """Pay for a list, tuple or string of so many elements."""
         if count > MAX_ITEMS:
-            raise Wrong("E0602", f"this would have {_count_text(count)} elements, and {MAX_ITEMS:,} is the limit")
+            raise Wrong("E0602", f"this would have {_count_text(count)} elements, more than the limit of {MAX_ITEMS:,}")
         self.spend(count)
 
     def number(self, value: Any) -> Any:
@@ -86,7 +88,7 @@ class Module:
 
 
 class Method:
-    """`sch.split`, `loops.append`, `T.int64`: something known by the name it has in what owns it."""
+    """A method or dotted name of its owner, such as `sch.split`, `loops.append`, `T.int64`."""
 
     def __init__(self, owner: Any, name: str) -> None:
         self.owner, self.name = owner, name
@@ -160,7 +162,7 @@ def plain(value: Any, budget: Budget, depth: int = 0) -> Any:
     """Return a copy of an argument for a primitive, which later changes by the script do not affect."""
     budget.spend(1)
     if depth > MAX_NESTING:
-        raise Wrong("E0602", f"this value nests more than {MAX_NESTING} deep")
+        raise Wrong("E0602", f"this value is nested more than {MAX_NESTING} deep")
     if isinstance(value, (list, tuple)):
         return type(value)([plain(item, budget, depth + 1) for item in value])
     if isinstance(value, range):
@@ -174,7 +176,7 @@ def plain(value: Any, budget: Budget, depth: int = 0) -> Any:
 
 
 def length(value: Any) -> int:
-    """`len`, also of ranges that Python calls too long."""
+    """Return `len`, also of ranges that are too long for Python's `len`."""
     if isinstance(value, range):
         return max(0, -((value.start - value.stop) // value.step))
     return len(value)

@@ -15,14 +15,14 @@ from mlcc.passes.schedule.tree import Rebuild
 
 @primitive()
 def annotate(state: State, block_or_loop: BlockRef | LoopRef, ann_key: str, ann_val: Any) -> None:
-    """Attach a value to a block or loop for what comes later. One that is there already under the key stays.
+    """Attach a value to a block or loop for later passes. An existing value under the same key is kept.
 
     Values are numbers, strings, and lists and maps of them. Refused for others (E0693).
     """
     if not _is_value(ann_val):
         raise Refusal(
             "E0693", f"the annotation `{ann_key}` cannot be {describe(ann_val)}", block_or_loop.node,
-            "values are numbers, strings, lists and maps of them",
+            "values must be numbers, strings, lists or maps of them",
         )  # fmt: skip
     if ann_key in _FLAGS and isinstance(ann_val, int):
         ann_val = bool(ann_val)
@@ -37,7 +37,7 @@ _FLAGS = frozenset({"meta_schedule.layout_rewrite_preproc"})
 
 @primitive()
 def unannotate(state: State, block_or_loop: BlockRef | LoopRef, ann_key: str) -> None:
-    """Take an annotation away.
+    """Remove an annotation.
 
     Refused if there is none under the key (E0693).
     """
@@ -52,7 +52,7 @@ def unannotate(state: State, block_or_loop: BlockRef | LoopRef, ann_key: str) ->
 
 @primitive()
 def mark_scheduled(state: State, func_name: str | None = None) -> None:
-    """Give a function the attribute `tir.is_scheduled`: rules leave it alone.
+    """Set the attribute `tir.is_scheduled` of a function, so that rules leave it alone.
 
     `func_name` is found as in `get_block`. Refused if no such function is there (E0616). TVM has no such step.
     """

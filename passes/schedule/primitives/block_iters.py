@@ -14,7 +14,7 @@ from mlcc.passes.schedule.tree import Rebuild
 
 @primitive()
 def reorder_block_iter_var(state: State, block: BlockRef, new_order: list[int]) -> None:
-    """Put the axes of a block in another order: first the one that was number `new_order[0]`, and so on.
+    """Reorder the axes of a block: first the one that was number `new_order[0]`, and so on.
 
     Refused unless `new_order` is a permutation (E0631).
     """
@@ -23,7 +23,10 @@ def reorder_block_iter_var(state: State, block: BlockRef, new_order: list[int]) 
     if sorted(new_order) != [*range(count)]:
         axes = ", ".join(f"{n} is `{axis.var.name}`" for n, axis in enumerate(old.iter_vars)) or "none"
         raise Refusal(
-            "E0631", f"{new_order} is no order of the {count} axes of block `{old.name}`", old, f"its axes: {axes}"
+            "E0631",
+            f"{new_order} is not a permutation of the {count} axes of block `{old.name}`",
+            old,
+            f"its axes: {axes}",
         )
     reordered = replace(old, iter_vars=tuple(old.iter_vars[n] for n in new_order))
     edit = Rebuild(block.tree)
@@ -33,7 +36,7 @@ def reorder_block_iter_var(state: State, block: BlockRef, new_order: list[int]) 
 
 @primitive()
 def add_unit_loop(state: State, block_or_loop: BlockRef | LoopRef) -> LoopRef:
-    """A loop `u` of one iteration around a block or a loop.
+    """Add a loop `u` of one iteration around a block or a loop.
 
     Refused for the root block (E0632).
     """
@@ -41,7 +44,7 @@ def add_unit_loop(state: State, block_or_loop: BlockRef | LoopRef) -> LoopRef:
     place: tir.Stmt = block_or_loop.node
     if isinstance(place, tir.Block):
         if tree.scope(place) is None:
-            raise Refusal("E0632", f"there can be no loop around the root block `{place.name}`", place)
+            raise Refusal("E0632", f"a loop cannot be added around the root block `{place.name}`", place)
         place = tree.realize(place)
     var = tir.Var("u", INT32)
     edit = Rebuild(tree)

@@ -58,7 +58,7 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
         ranges = [tir.Range(c.const(0, size.dtype), size) for size in sizes]
         back = im.inverse(mapping, ranges, analyzer)
     except IndexMapError as exc:
-        message = f"{spelled(mapping)} is not one to one over the axes of block `{old.name}`: {exc}"
+        message = f"{spelled(mapping)} is not one-to-one over the axes of block `{old.name}`: {exc}"
         raise Refusal("E0677", message, old) from None
     _check_order(tree, loops, mapping, new_sizes)
     kinds = {axis.var: axis.kind for axis in axes}
@@ -86,7 +86,7 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
 
 
 def _check_order(tree: Tree, loops: list[tir.For], mapping: tir.IndexMap, sizes: Sequence[tir.Expr]) -> None:
-    """Refuses (E0633) another order of iterations, where one of them uses what another one computes."""
+    """Refuse (E0633) another order of iterations if one of them uses what another one computes."""
     analyzer = Analyzer()
     for var, loop in zip(mapping.indices, loops, strict=True):
         analyzer.bind(var, tir.Range(loop.min, loop.extent))
@@ -97,7 +97,7 @@ def _check_order(tree: Tree, loops: list[tir.For], mapping: tir.IndexMap, sizes:
     if violation is not None:
         words, blocks = violation
         raise Refusal(
-            "E0633", f"with {spelled(mapping)} the iterations would come in another order, and {words}", blocks
+            "E0633", f"with {spelled(mapping)} the iterations would run in another order, and {words}", blocks
         )
 
 
@@ -110,14 +110,14 @@ def _linear_position(indices: Sequence[tir.Expr], extents: Sequence[tir.Expr]) -
 
 
 def _check_extents(block: tir.Block, loops: list[tir.For]) -> None:
-    """Refuses (E0638) loops that leave out a part of an axis: the new loops would run over all of it."""
+    """Refuse (E0638) loops that leave out a part of an axis, since the new loops would run over all of it."""
     analyzer = Analyzer()
     for loop, axis in zip(loops, block.iter_vars, strict=True):
         analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
         if not analyzer.prove(c.greater_equal(loop.extent, axis.dom.extent)):
             raise Refusal(
                 "E0638",
-                f"the loop `{loop.var.name}` runs over {loop.extent} values, and the axis `{axis.var.name}` of block"
+                f"the loop `{loop.var.name}` runs over {loop.extent} values, but the axis `{axis.var.name}` of block"
                 f" `{block.name}` has {axis.dom.extent}", (loop, block),
             )  # fmt: skip
 
@@ -128,7 +128,7 @@ def _kind(block: tir.Block, value: tir.Expr, size: tir.Expr, kinds: dict[tir.Var
     axis_kinds = {kinds[v] for v in vars_of(value) if v in kinds}
     if len(axis_kinds) == 1 and axis_kinds != {tir.IterKind.OPAQUE}:
         return axis_kinds.pop()
-    message = f"an axis `{value}` of block `{block.name}` would be neither spatial nor reduce"
+    message = f"axis `{value}` of block `{block.name}` would combine spatial and reduce axes"
     raise Refusal(
-        "E0678", message, block, "combine spatial axes with spatial ones only, and reduce axes with reduce ones"
+        "E0678", message, block, "combine spatial axes only with spatial axes, and reduce axes only with reduce axes"
     )

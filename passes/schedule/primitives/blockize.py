@@ -1,4 +1,4 @@
-"""`blockize`: a loop and all below it, or some blocks side by side, become one block."""
+"""`blockize`: combine a loop and everything below it, or several adjacent blocks, into one block."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Reuse = dict[tir.Block, tir.Block]
 @primitive()
 def blockize(state: State, target: list[BlockRef] | LoopRef, preserve_unit_iters: bool = True) -> BlockRef:
     """Make one block `X_o` of the loop `target` and everything below it, which must hold a single block `X`; or one
-    block `outer_A_B_` of several blocks that stand side by side.
+    block `outer_A_B_` of several adjacent blocks.
 
     The outer block's axes are the parts of `X`'s axes that the loops outside drive; the init of a reduction over them
     moves out. `preserve_unit_iters` keeps axes that only take one value. Refused if the axes do not fall apart into
@@ -100,7 +100,7 @@ def _loops_over_axes(loops: list[tir.For], outside: list[tir.For], axes: _Axes) 
             if above.var in used_vars(at.min) | used_vars(at.extent):
                 raise Refusal(
                     "E0685",
-                    f"the range of loop `{at.var.name}` depends on loop `{above.var.name}`, which is no axis of the"
+                    f"the range of loop `{at.var.name}` depends on loop `{above.var.name}`, which is not an axis of the"
                     " block",
                     tuple(loop for loop in (*loops, above) if loop.var in (at.var, above.var)),
                 )  # fmt: skip
@@ -114,7 +114,8 @@ def _loops_down_to(tree: Tree, loop: tir.For, inner: tir.BlockRealize) -> list[t
     while at is not inner:
         if not isinstance(at, tir.For) or len(at.body) != 1:
             raise Refusal(
-                "E0685", f"between the loop `{loop.var.name}` and block `{inner.block.name}` there is more than loops",
+                "E0685", f"between the loop `{loop.var.name}` and block `{inner.block.name}` there are statements other"
+                " than loops",
                 (loop, inner.block, at),
             )  # fmt: skip
         loops.append(at)
@@ -131,7 +132,7 @@ def _not_divisible(loop: tir.For | None, inner: tir.BlockRealize, outside: list[
     names = ", ".join(f"`{above.var.name}`" for above in outside) or "no loops"
     return Refusal(
         "E0685",
-        f"the axes of block `{name}` do not fall into a part driven by {names} outside and a part driven by"
+        f"the axes of block `{name}` cannot be divided into a part driven by {names} outside and a part driven by"
         f" {part}: {bound}{guard}",
         (loop or inner, inner.block),
         "split by factors that divide, and reorder so that the loops of the inner part are innermost: "
@@ -164,7 +165,8 @@ def _join_blocks(
         if not block_axes.split(block, division, [*outside, *loops]):
             assert axes is not None
             raise Refusal(
-                "E0686", f"blocks `{blocks[0].name}` and `{block.name}` are not bound alike to the loops above",
+                "E0686", f"blocks `{blocks[0].name}` and `{block.name}` are not bound in the same way to the loops"
+                " above",
                 (blocks[0], block),
             )  # fmt: skip
         axes = axes or block_axes
@@ -207,13 +209,13 @@ def _neighbours(tree: Tree, blocks: list[tir.Block]) -> tuple[tir.For | tir.Bloc
     shared = [at for at in parents[0] if all(any(at is p for p in others) for others in parents[1:])]
     parent = next((at for at in shared if isinstance(at, (tir.For, tir.Block))), None)
     if len(blocks) < 2 or parent is None or shared[0] is not parent or len(set(map(id, blocks))) != len(blocks):
-        alone = "sch.blockize(loop) makes a block of a single one" if len(blocks) < 2 else None
-        raise Refusal("E0686", "several blocks beside each other are needed", marks, alone)
+        alone = "sch.blockize(loop) takes a single block" if len(blocks) < 2 else None
+        raise Refusal("E0686", "several adjacent blocks are needed", marks, alone)
     statements = [tree.child_of(parent, tree.realize(b)) for b in blocks]
     places = [next((i for i, s in enumerate(parent.body) if s is statement), -1) for statement in statements]
     if places != list(range(places[0], places[0] + len(places))) or places[0] < 0:
         names = ", ".join(f"`{b.name}`" for b in blocks)
-        raise Refusal("E0686", f"the blocks {names} do not follow each other directly, in this order", marks)
+        raise Refusal("E0686", f"the blocks {names} are not adjacent in this order", marks)
     return parent, statements
 
 

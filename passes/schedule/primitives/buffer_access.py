@@ -1,4 +1,4 @@
-"""The primitives `unsafe_hide_buffer_access` and `annotate_buffer_access`: what blocks say that they read and write."""
+"""`unsafe_hide_buffer_access` and `annotate_buffer_access`: the regions that blocks declare to read and write."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def annotate_buffer_access(
     buffer = regions[buffer_index].buffer
     axes = [axis.var for axis in old.iter_vars]
     if len(ranges.indices) != len(axes):
-        message = f"the map takes {len(ranges.indices)} axes, and block `{old.name}` has {len(axes)}"
+        message = f"the map takes {len(ranges.indices)} axes, but block `{old.name}` has {len(axes)}"
         raise Refusal("E0692", message, old)
     if len(ranges.pairs) != len(buffer.shape):
         raise Refusal(
             "E0692",
-            f"the map gives {len(ranges.pairs)} ranges, and `{buffer.name}` has {len(buffer.shape)} dimensions",
+            f"the map gives {len(ranges.pairs)} ranges, but `{buffer.name}` has {len(buffer.shape)} dimensions",
             old,
         )
     analyzer = Analyzer()
@@ -106,7 +106,9 @@ def _make_ranges_map(block: tir.Block, given: Callable[..., Any]) -> RangesMap:
 
 def _check_kind(kind: str) -> None:
     if kind not in ("read", "write"):
-        raise Refusal("E0614", f"a buffer is read or written, not {kind!r}", help='`buf_type` is "read" or "write"')
+        raise Refusal(
+            "E0614", f"a buffer is read or written, not {kind!r}", help='`buf_type` must be "read" or "write"'
+        )
 
 
 def _check_index(block: tir.Block, kind: str, index: int) -> None:

@@ -226,7 +226,7 @@ def _region_text(region: tir.BufferRegion) -> str:
 
 
 def check_readers_covered(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> None:
-    """Refuses (E0642) if some block of the scope reads more of `buffer` than blocks there have written."""
+    """Refuse (E0642) if some block of the scope reads more of `buffer` than blocks there have written."""
     for block in scope_info(tree, scope).readers.get(buffer, ()):
         violation = region_cover_violation(tree, block)
         if violation is not None:
@@ -237,7 +237,7 @@ def check_readers_covered(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> N
 def _check_written(
     tree: Tree, writer: tir.Block, region: tir.BufferRegion, spot: Spot, guard: tir.Expr = tir.TRUE
 ) -> None:
-    """Refuses (E0642) to copy what the writer does not surely write."""
+    """Refuse (E0642) a copy of elements that the writer may not write."""
     written = region_of(writer.writes, region.buffer, writer)
     assert written is not None
     own = own_region(writer, written, writing=True)
@@ -268,7 +268,7 @@ def _check_readers_after(
     tree: Tree, scope: tir.Block, buffer: tir.Buffer, writer: tir.Block, spot: Spot,
     consumers: dict[tir.Block, None],
 ) -> None:  # fmt: skip
-    """Refuses (E0642) if a reader that would take the cache runs before it is filled."""
+    """Refuse (E0642) a reader of the cache that runs before it is filled."""
     blocks = scope_info(tree, scope).blocks
     for block in blocks[: blocks.index(writer)]:
         takes = not consumers or block in consumers
@@ -299,7 +299,7 @@ def _all_before(tree: Tree, scope: tir.Block, blocks: Iterable[tir.Block], other
 
 
 def check_starts_afresh(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> None:
-    """Refuses (E0642) a block that goes on from what the buffer holds."""
+    """Refuse (E0642) a block that continues from the previous contents of the buffer."""
     if (
         block.init is None
         and region_of(block.reads, buffer, block) is not None
@@ -328,12 +328,12 @@ def _reads_only_own_writes(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> 
 
 
 def _check_reads_cache(tree: Tree, writer: tir.Block, buffer: tir.Buffer, consumer: tir.Block) -> None:
-    """Refuses (E0642) a consumer that would read what `writer` has not written."""
+    """Refuse (E0642) a consumer that would read what `writer` has not written."""
     scope = tree.scope(writer)
     assert scope is not None
     if tree.scope(consumer) is not scope:
         help = f"consumers can be {_names(dependents(tree, scope, writer))}"
-        raise Refusal("E0642", f"`{consumer.name}` does not stand in the scope of `{writer.name}`", consumer, help)
+        raise Refusal("E0642", f"`{consumer.name}` is not in the scope of `{writer.name}`", consumer, help)
     if region_of(consumer.reads, buffer, consumer) is None:
         return
     if consumer is not writer and consumer not in dependents(tree, scope, writer):
@@ -351,7 +351,7 @@ def _names(blocks: Iterable[tir.Block]) -> str:
 
 
 def _check_no_pointer_into(region: tir.BufferRegion, blocks: Iterable[tir.Block]) -> None:
-    """Refuses (E0643) a use of the buffer's pointer where the cache begins elsewhere, or has other strides."""
+    """Refuse (E0643) a use of the buffer's pointer if the cache begins elsewhere, or has other strides."""
     buffer = region.buffer
     whole = all(
         tir.const_int(s.min) == 0 and (s.extent is n or tir.const_int(s.extent) == tir.const_int(n) is not None)

@@ -24,7 +24,7 @@ from mlcc.passes.schedule.tree import Rebuild
 
 @primitive()
 def cache_index(state: State, block: BlockRef, storage_scope: str, cse_thresh: int = 0) -> list[BlockRef]:
-    """Compute the index expressions of what a block stores ahead, each in a block of its own that fills a buffer.
+    """Compute the index expressions of a block's stores beforehand, each in its own block that fills a buffer.
 
     Before:  B[vi, vj] = A[vi // 4 + vj // 4, vj // 2]
     After:   index_var_0[v0, v1] = v0 // 4 + v1 // 4        # the block "index_0"
@@ -37,7 +37,7 @@ def cache_index(state: State, block: BlockRef, storage_scope: str, cse_thresh: i
     """
     check_scope(storage_scope)
     if cse_thresh < 0:
-        raise Refusal("E0613", f"`cse_thresh` of `cache_index` takes a count, not {cse_thresh}")
+        raise Refusal("E0613", f"`cse_thresh` of `cache_index` must be a count, not {cse_thresh}")
     tree, node = block.tree, block.block
     scope = scope_root(tree, node)
     terms = Terms()
@@ -80,7 +80,7 @@ def _stores(body: tuple[tir.Stmt, ...]) -> list[tir.BufferStore]:
 def _stage(
     number: int, term: Expr, realize: tir.BlockRealize, loops: list[tir.For], storage: str
 ) -> tuple[Stage, tir.BufferLoad]:
-    """The block that computes `term`, in loops, and the load that takes the place of the term."""
+    """Return the block that computes `term`, in loops, and the load that replaces the term."""
     values = bindings(realize)
     used = vars_in_order(term)
     for var in used:
@@ -98,7 +98,7 @@ def _stage(
     for var in used:
         high = eval_set(values[var], domains).high
         if high is None:
-            raise Refusal("E0643", f"nothing bounds the axis `{var.name}` of block `{realize.block.name}`", realize)
+            raise Refusal("E0643", f"the axis `{var.name}` of block `{realize.block.name}` is unbounded", realize)
         shape.append(c.add(high, 1))
     strides = (1,) if len(shape) == 1 else ()
     buffer = c.make_buffer(f"index_var_{number}", tuple(shape), term.dtype, strides=strides)

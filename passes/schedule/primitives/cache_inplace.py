@@ -23,7 +23,8 @@ from mlcc.passes.schedule.tree import Rebuild, Tree
 
 @primitive()
 def cache_inplace(state: State, block: BlockRef, read_buffer_index: BufferArg, storage_scope: str) -> list[BlockRef]:
-    """Let a block that reads and writes a buffer do so in a cache: copied in right before it, and out right behind it.
+    """Let a block read and write a buffer in a cache, which is filled right before the block and copied back right
+    after it.
 
     Before:  f(A[0:64])
     After:   for ax0 in T.serial(64): A_local[v0] = A[v0]        # the block "A_local"
@@ -75,8 +76,9 @@ def _has_constant_loops(condition: tir.Expr, loops: list[tir.For], tree: Tree, r
 
 
 def _guarded(tree: Tree, realize: tir.BlockRealize, stage: Stage, region: tir.BufferRegion) -> Stage:
-    """The stage where the predicate of the block holds, if that bounds its loops; refuses (E0643) one that may leave
-    the buffer."""
+    """Return the stage under the predicate of the block, if that bounds its loops; refuse (E0643) one that may leave
+    the buffer.
+    """
     predicate = realize.predicate if used_vars(realize.predicate) & used_vars(stage.nest) else TRUE
     loops, inner = [], stage.nest
     while isinstance(inner, tir.For):

@@ -1,4 +1,4 @@
-"""`compute_at` and `reverse_compute_at`: a stage moves under a loop of those that use it, or of those that it uses."""
+"""`compute_at` and `reverse_compute_at`: move a stage under a loop of its consumers, or of its producers."""
 
 from __future__ import annotations
 
@@ -142,13 +142,15 @@ def _plan(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: in
 def _check_same_scope(ref: BlockRef, loop_ref: LoopRef, scope: tir.Block) -> None:
     tree, block, loop = ref.tree, ref.block, loop_ref.loop
     if ref.func_name != loop_ref.func_name:
-        raise Refusal("E0648", f"block `{block.name}` is in `{ref.func_name}`, the loop in `{loop_ref.func_name}`")
+        raise Refusal(
+            "E0648", f"block `{block.name}` is in `{ref.func_name}`, but the loop is in `{loop_ref.func_name}`"
+        )
     where = tree.scope(loop)
     if where is not scope:
         inside = f"block `{where.name}`" if where is not None else "no block"
         raise Refusal(
             "E0648",
-            f"loop `{loop.var.name}` stands in {inside}, and block `{block.name}` in block `{scope.name}`",
+            f"loop `{loop.var.name}` is in {inside}, but block `{block.name}` is in block `{scope.name}`",
             (block, loop),
         )
     if tree.is_under(tree.realize(block), loop):
@@ -162,7 +164,7 @@ def _check_loop_variables(tree: Tree, block: tir.Block, loop: tir.For) -> None:
     if used:
         raise Refusal(
             "E0648",
-            f"block `{block.name}` uses the loop variable `{used[0].name}` itself, not by an axis: it stays there",
+            f"block `{block.name}` uses the loop variable `{used[0].name}` directly, not by an axis: it cannot move",
             (block, loop),
         )
 
@@ -216,7 +218,7 @@ def _check_nothing_lost(nest: NewNest, producers: Sequence[tir.Block], analyzer:
         reached = eval_range(value, value, loops, analyzer)
         least, most = axis.dom.min, c.sub(c.add(axis.dom.min, axis.dom.extent), 1)
         if not (_at_most(reached.low, least, analyzer) and _at_most(most, reached.high, analyzer)):
-            words = f"the new loops of block `{block.name}` leave out a part of its axis `{axis.var.name}`"
+            words = f"the new loops of block `{block.name}` omit a part of its axis `{axis.var.name}`"
             raise Refusal("E0651", f"{words}: they run over what is computed there, and it reads beyond that", block)
 
 

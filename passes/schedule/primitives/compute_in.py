@@ -27,12 +27,12 @@ def unsafe_compute_in(state: State, block: BlockRef, dtype: str) -> None:
     old = block.block
     to = DType.of(dtype) if dtype in ("float32", "float64") else None
     if to is None:
-        raise Refusal("E0683", f"{dtype!r} is no wide float", help='"float32" or "float64"')
+        raise Refusal("E0683", f"{dtype!r} is not a wide float type", help='"float32" or "float64"')
     if has_block(old.body) or has_block(old.init or ()):
-        raise Refusal("E0643", f"block `{old.name}` holds other blocks, and only the innermost ones compute", old)
+        raise Refusal("E0643", f"block `{old.name}` contains other blocks; only innermost blocks can be changed", old)
     for node in walk((*old.body, *(old.init or ()))):
         if isinstance(node, tir.Cast) and is_narrow(node.value.dtype) and not node.dtype.is_float:
-            raise Refusal("E0691", f"block `{old.name}` makes {node.dtype} of {node.value.dtype}: `{node}`", old)
+            raise Refusal("E0691", f"block `{old.name}` converts {node.value.dtype} to {node.dtype}: `{node}`", old)
     wide = WideFloats(to)
     body, init = wide.body(old.body), None if old.init is None else wide.body(old.init)
     edit = Rebuild(block.tree)

@@ -20,7 +20,7 @@ def compute_locations(block: BlockRef) -> list[tuple[int, tir.For | None]]:
 
 
 def location_at(block: BlockRef, decision: int) -> tuple[int, tir.For | None]:
-    """Return the last legal place up to a decision, staying if there is none."""
+    """Return the last legal location up to a decision; if there is none, the block stays where it is."""
     before = [place for place in _places(block) if place[0] <= decision]
     return next((place for place in reversed(before) if _is_legal(block, *place)), (-1, None))
 

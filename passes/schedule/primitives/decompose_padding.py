@@ -21,7 +21,9 @@ from mlcc.passes.schedule.tree import Rebuild, child_realizes
 
 @dataclass(frozen=True, slots=True)
 class _Padding:
-    """`store` puts `inside`, where `predicate` (over loops) holds, or `pad`; it does on `region` of the axes."""
+    """A padding block: `store` stores `inside` where `predicate` (over loops) holds, else `pad`, on `region` of the
+    axes.
+    """
 
     store: tir.BufferStore
     predicate: tir.Expr
@@ -65,7 +67,7 @@ def decompose_padding(state: State, block: BlockRef, loop: LoopRef) -> BlockRef:
 
 @primitive(traced=False)
 def can_decompose_padding(state: State, block: BlockRef, loop: LoopRef) -> bool:
-    """Would `decompose_padding` accept the block and the loop? Changes nothing."""
+    """Return whether `decompose_padding` accepts the block and the loop. Changes nothing."""
     try:
         decompose_padding(state, block, loop)
     except Refusal:
@@ -77,20 +79,20 @@ def _match(realize: tir.BlockRealize, loops: list[tir.For]) -> _Padding:
     block = realize.block
 
     def refusal(words: str) -> Refusal:
-        return Refusal("E0676", f"block `{block.name}` is no padding: {words}", block)
+        return Refusal("E0676", f"block `{block.name}` is not a padding block: {words}", block)
 
     if len(block.body) != 1 or not isinstance(block.body[0], tir.BufferStore):
         raise refusal("its body is more than one store")
     store = block.body[0]
     if block.init is not None or block.alloc_buffers or block.match_buffers or len(block.writes) != 1:
-        raise refusal("it has an init or buffers of its own")
+        raise refusal("it has an init or allocates buffers")
     match store.value:
         case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, inside, pad)):
             pass
         case _:
-            raise refusal(f"it stores `{store.value}`, and not `T.if_then_else(condition, value, constant)`")
+            raise refusal(f"it stores `{store.value}`, not `T.if_then_else(condition, value, constant)`")
     if not isinstance(pad, (tir.IntImm, tir.FloatImm)):
-        raise refusal(f"outside it stores `{pad}`, which is no constant")
+        raise refusal(f"outside it stores `{pad}`, which is not a constant")
     if any(isinstance(n, tir.Call) and effect_of(n) > Effect.READ for n in walk(inside)):
         raise refusal(f"`{inside}` does more than compute a value")
     values = {a.var: v for a, v in zip(block.iter_vars, realize.values, strict=True)}
@@ -108,7 +110,7 @@ def _match(realize: tir.BlockRealize, loops: list[tir.For]) -> _Padding:
         raise refusal("its condition never holds")
     mapped = detect_iter_map(realize.values, ranges, predicate, "surjective", analyzer)
     if not mapped:
-        raise refusal(f"the condition `{predicate}` is no box of its axes: {mapped.reason}")
+        raise refusal(f"the condition `{predicate}` does not bound each axis by itself: {mapped.reason}")
     region = []
     for axis, index in zip(block.iter_vars, mapped.indices, strict=True):
         if not index.args:

@@ -97,8 +97,8 @@ def _check_single_init(block: BlockRef, below: list[tir.For], chosen: list[tir.F
         if at.var not in driving and tir.const_int(at.extent) != 1:
             raise Refusal(
                 "E0663",
-                f"loop `{at.var.name}` repeats block `{old.name}` without driving any of its axes: each round starts "
-                "anew with the init, and would not if that came once before the loop",
+                f"loop `{at.var.name}` repeats block `{old.name}` without driving any of its axes: each iteration "
+                "starts with the init, and would not if the init ran once before the loop",
                 (at, old),
                 "decompose at a loop below it",
             )
@@ -110,8 +110,8 @@ def _check_single_init(block: BlockRef, below: list[tir.For], chosen: list[tir.F
             names = ", ".join(f"`{w.buffer.name}`" for w in old.writes)
             raise Refusal(
                 "E0663",
-                f"{names} has no place of its own for each value of axis `{axis.var.name}`: every round of loop "
-                f"`{moved[0].var.name}` needs its init before it",
+                f"{names} does not have a separate element for each value of axis `{axis.var.name}`: every iteration "
+                f"of loop `{moved[0].var.name}` needs its init before it",
                 (moved[0], old),
                 "decompose at a loop below it",
             )
@@ -138,7 +138,7 @@ def _init_condition(block: BlockRef, start: dict[tir.Var, tir.Expr], used: set[t
             raise Refusal(
                 "E0663",
                 f"whether block `{block.block.name}` runs at all depends on reduction and other loops together "
-                f"(`{part}`), and may turn true in the middle of the reduction",
+                f"(`{part}`), and may become true in the middle of the reduction",
                 block.block,
             )
         guard = c.logical_and(guard, needed)

@@ -31,7 +31,7 @@ from mlcc.passes.schedule.tree import Rebuild, Tree
 def fuse_reduction_epilogue(
     state: State, reduction_block: BlockRef, epilogue_block: BlockRef, every_step: bool = False
 ) -> None:
-    """Let a sum start at what its only consumer adds to it, and store where that stores; the consumer goes.
+    """Let a sum start from what its only consumer adds to it, and store where that stores; the consumer is removed.
 
     `C[i] = sum(...)` and `D[i] = C[i] + bias[i]` become one block whose init is `D[i] = bias[i]`; the allocation of
     `C` stays, as in TVM. With `every_step` the consumer may also clip (`max(C[i] + bias[i], 0)`); clipping is then
@@ -44,7 +44,7 @@ def fuse_reduction_epilogue(
     tree, reduction, epilogue = reduction_block.tree, reduction_block.block, epilogue_block.block
     scope = scope_root(tree, epilogue, require_stage_pipeline=True)
     if scope_root(tree, reduction) is not scope:
-        words = f"blocks `{reduction.name}` and `{epilogue.name}` do not stand in one scope"
+        words = f"blocks `{reduction.name}` and `{epilogue.name}` are not in the same scope"
         raise Refusal("E0648", words, (reduction, epilogue))
     check_reduction_block(tree, reduction, scope)
     check_complete_block(tree, epilogue, scope)
@@ -53,7 +53,7 @@ def fuse_reduction_epilogue(
     others = [b for b in consumers(tree, reduction) if b is not epilogue]
     if others:
         names = ", ".join(f"`{b.name}`" for b in others)
-        words = f"`{fusion.buffer.name}` would not be computed any more: {names} reads it too"
+        words = f"`{fusion.buffer.name}` would no longer be computed: {names} reads it too"
         raise Refusal("E0646", words, (epilogue, *others))
     check_no_pointer_use(tree, scope, epilogue, fusion.buffer)
     if cut_axis(tree, tree.realize(epilogue), (IterKind.SPATIAL,)) is not None:
@@ -66,7 +66,7 @@ def fuse_reduction_epilogue(
     fused_tree = Tree(func)
     wrong = stage_pipeline_violation(fused_tree, edit.reuse[scope])
     if wrong is not None:
-        raise fusion.refusal(f"what it reads is not there yet when `{reduction.name}` starts: {wrong[0]}")
+        raise fusion.refusal(f"what it reads is not computed before `{reduction.name}` starts: {wrong[0]}")
     state.update(reduction_block.func_name, func, reuse=edit.reuse)
 
 
@@ -83,13 +83,13 @@ class _Fusion:
             raise self.refusal(f"it runs only where {tree.realize(epilogue).predicate}")
         self._load = self._only_load()
         if self._store.buffer.dtype is not self.buffer.dtype:
-            raise self.refusal(f"it makes {self._store.buffer.dtype} of sums in {self.buffer.dtype}")
+            raise self.refusal(f"it converts sums from {self.buffer.dtype} to {self._store.buffer.dtype}")
         self._values = self._axes()
         self._out = self._in_reduction_axes(self._store.indices)
 
     def refusal(self, why: str, help: str | None = None) -> Refusal:
         epilogue, reduction = self._epilogue, self._reduction
-        words = f"block `{epilogue.name}` cannot become a part of `{reduction.name}`: {why}"
+        words = f"block `{epilogue.name}` cannot be fused into `{reduction.name}`: {why}"
         return Refusal("E0652", words, (reduction, epilogue), help)
 
     def _only_load(self) -> tir.BufferLoad:
@@ -109,9 +109,7 @@ class _Fusion:
                 assert isinstance(index, tir.Var) and isinstance(stored, tir.Var)
                 one, other = mine[index].dom, theirs[stored].dom
                 if not (analyzer.prove_equal(one.min, other.min) and analyzer.prove_equal(one.extent, other.extent)):
-                    raise self.refusal(
-                        f"its axis `{index.name}` and `{stored.name}` of the sum do not run over the same"
-                    )
+                    raise self.refusal(f"its axis `{index.name}` and `{stored.name}` of the sum have different ranges")
                 axes[index] = stored
             elif not analyzer.prove_equal(index, stored):
                 raise self.refusal(f"it does not load `{self._load}` as `{self._update.buffer.name}` is stored")
@@ -119,7 +117,7 @@ class _Fusion:
             if var not in axes and tir.const_int(axis.dom.extent) == 1:
                 axes[var] = axis.dom.min
             elif var not in axes:
-                raise self.refusal(f"its axis `{var.name}` is none of the sum")
+                raise self.refusal(f"its axis `{var.name}` is not an axis of the sum")
         return axes
 
     def _in_reduction_axes(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -166,7 +164,7 @@ class _Fusion:
                 inside = self._contains_load(a)
                 inner = self._at_step(a if inside else b, step, every_step)
                 return type(value)(value.dtype, inner, b) if inside else type(value)(value.dtype, a, inner)
-        raise self.refusal(f"it does more than to add to the sum: {value}")
+        raise self.refusal(f"it does more than add to the sum: {value}")
 
     def _contains_load(self, value: Expr) -> bool:
         return any(n is self._load for n in walk(value))
@@ -175,7 +173,7 @@ class _Fusion:
         tree = self._tree
         given = f"{block_text(tree, self._reduction)}, {block_text(tree, self._epilogue)}"
         return self.refusal(
-            f"it clips, `{value}`, which the sum would do after every addition, with other results",
+            f"it clips, `{value}`, which the sum would do after every addition, giving different results",
             f"`sch.reverse_compute_at({block_text(tree, self._epilogue)}, ...)` keeps them; "
             f"`sch.fuse_reduction_epilogue({given}, every_step=True)` fuses all the same",
         )

@@ -25,9 +25,9 @@ _FLIPS = {"int8": ("uint8", 128), "uint8": ("int8", -128)}
 
 @primitive()
 def flip_sign(state: State, block: BlockRef, buffer: BufferArg) -> None:
-    """Sum up products with a copy of a factor that is uint8 in the place of int8, each element 128 more; or with one
-    that is int8 in the place of uint8, each 128 less. What that adds, 128 times the sums of the other factor, is taken
-    off afterwards, so that results stay the same.
+    """Sum up products with a copy of a factor of the other signedness: uint8 instead of int8, with 128 added to each
+    element, or int8 instead of uint8, with 128 subtracted. The difference, 128 times the sums of the other factor, is
+    corrected afterwards, so that results stay the same.
 
     Before:  C[vi, vj] += T.Cast("int32", A[vi, vk]) * T.Cast("int32", B[vk, vj])         # int8, int8
     After:   A_uint8[v0, v1] = T.Cast("uint8", A[v0, v1]) + T.uint8(128)
@@ -78,28 +78,28 @@ def _other_factor(block: BlockRef, operand: tir.Buffer) -> tir.Expr:
     node = block.block
 
     def refusal(words: str) -> Refusal:
-        return Refusal("E0690", f"block `{node.name}` is no sum of products of bytes: {words}", node)
+        return Refusal("E0690", f"block `{node.name}` is not a sum of products of bytes: {words}", node)
 
     if str(operand.dtype) not in _FLIPS:
-        raise refusal(f"`{operand.name}` is {operand.dtype}, and not int8 or uint8")
+        raise refusal(f"`{operand.name}` is {operand.dtype}, not int8 or uint8")
     if node.init is None:
         raise refusal("it has no init")
     parts = reduction_parts(node)
     if len(parts.buffers) != 1 or not isinstance(parts.reducer.result[0], tir.Add):
-        raise refusal("it does something else than to add up")
+        raise refusal("it does more than add up products")
     value, dtype = parts.rhs[0], parts.buffers[0].dtype
     if not dtype.is_int or dtype.bits < 16:
-        raise refusal(f"it adds up {dtype}")
+        raise refusal(f"it sums up {dtype}")
     loads = [n for n in walk((*node.body, *node.init)) if isinstance(n, tir.BufferLoad) and n.buffer is operand]
     if len(loads) == 1 and isinstance(value, tir.Mul):
         for one, other in ((value.lhs, value.rhs), (value.rhs, value.lhs)):
             if isinstance(one, tir.Cast) and one.value is loads[0] and one.dtype is dtype:
                 return other
-    raise refusal(f"`{value}` is no product with an element of `{operand.name}` as {dtype}")
+    raise refusal(f"`{value}` is not a product with an element of `{operand.name}` as {dtype}")
 
 
 def _check_nest(block: BlockRef, top: tir.Stmt, store: tir.BufferStore, spatial: Sequence[tir.IterVar]) -> None:
-    """Refuses (E0690) what does not store element by element, in loops of its own."""
+    """Refuse (E0690) a block that does not store element by element, in its own loops."""
     old = block.block
     whole = tir.const_int(block.realize.predicate) == 1 and all(tir.const_int(a.dom.min) == 0 for a in old.iter_vars)
     plain = [i for i in store.indices if isinstance(i, tir.Var)]
@@ -107,7 +107,7 @@ def _check_nest(block: BlockRef, top: tir.Stmt, store: tir.BufferStore, spatial:
     rest = all(isinstance(i, (tir.Var, tir.IntImm)) for i in store.indices)
     alone = len(child_realizes(top)) == 1 and not old.alloc_buffers and not old.match_buffers
     if not (whole and by_axes and rest and alone):
-        message = f"block `{old.name}` does not store by its axes, each point of them in loops of its own"
+        message = f"block `{old.name}` does not store one element for each point of its axes, in its own loops"
         raise Refusal("E0690", message, old)
 
 

@@ -23,7 +23,7 @@ _MAX_NAME = 80  # characters of a name
 
 @primitive()
 def fuse(state: State, *loops: LoopRef, preserve_unit_iters: bool = True) -> LoopRef:
-    """One loop in the place of several that stand directly inside each other, outermost first.
+    """Fuse directly nested loops, outermost first, into one loop.
 
     The loops `i` and `j` become `i_j_fused`. Refused for loops with annotations or a thread axis (E0620), that do not
     start at 0 (E0639), that are not each the only statement of the one before (E0622), or whose extent depends on
@@ -72,12 +72,12 @@ def _check_fusible(tree: Tree, loops: list[tir.For]) -> None:
             raise Refusal(
                 "E0623",
                 f"cannot fuse: the extent `{loop.extent}` of loop `{loop.var.name}` depends on loop `{outer[0].name}`",
-                loop, "only loops whose extents do not depend on each other form a box that one loop can run through",
+                loop, "only loops with independent extents can be fused",
             )  # fmt: skip
 
 
 def _check_directly_inside(tree: Tree, outer: tir.For, inner: tir.For) -> None:
-    """Refuses (E0622) unless `inner` is all that `outer` holds."""
+    """Refuse (E0622) unless `inner` is the only statement in `outer`."""
     if len(outer.body) == 1 and outer.body[0] is inner:
         return
     a, b = outer.var.name, inner.var.name
@@ -94,15 +94,15 @@ def _check_directly_inside(tree: Tree, outer: tir.For, inner: tir.For) -> None:
     if between:
         listed = ", ".join(f"`{name}`" for name in between)
         raise Refusal(
-            "E0622", f"loop `{b}` is not directly inside `{a}`: {listed} lies between", at,
-            "fuse that too, or `sch.reorder` the loops first",
+            "E0622", f"loop `{b}` is not directly inside `{a}`: {listed} is between them", at,
+            "fuse that too, or apply `sch.reorder` first",
         )  # fmt: skip
     raise Refusal("E0622", f"loop `{b}` is not the only statement in loop `{a}`", at)
 
 
 @primitive()
 def merge(state: State, *loops: LoopRef) -> LoopRef:
-    """One nest in the place of several equal ones, with their bodies one after the other, in the order given.
+    """Merge several nests of equal extents into one, with their bodies in the given order.
 
     The loops are the innermost ones to be merged: those above them, up to where the nests part, are merged along. The
     new loops of `i` are `i_m`; the merged nest stands where the last one given stood. Returns the innermost.
@@ -147,7 +147,9 @@ def _nests(tree: Tree, loops: list[tir.For]) -> list[list[tir.For]]:
         inside = next((at for at in above if isinstance(at, tir.Block)), None)
         if inside is not None:
             raise Refusal(
-                "E0630", f"cannot merge: loop `{loop.var.name}` is in block `{inside.name}`, not all are", loop
+                "E0630",
+                f"cannot merge: loop `{loop.var.name}` is in block `{inside.name}`, but not all loops are",
+                loop,
             )
         nests.append([at for at in reversed(above) if isinstance(at, tir.For)])
         if tree.parent(nests[-1][0]) is not ancestor:
@@ -183,11 +185,11 @@ def _loop_names(nest: list[tir.For]) -> str:
 
 
 def _check_order(tree: Tree, nests: list[list[tir.For]]) -> None:
-    """Refuses (E0633) to carry a nest past what it depends on, and to mix iterations that need each other."""
+    """Refuse (E0633) to move a nest past a statement that it depends on, or to interleave dependent iterations."""
     violation = merge_violation(tree, nests)
     if violation is not None:
         words, blocks = violation
-        raise Refusal("E0633", f"merged, the iterations would come in another order, and {words}", blocks)
+        raise Refusal("E0633", f"after the merge, the iterations would run in another order, and {words}", blocks)
     ancestor = tree.parent(nests[0][0])
     assert isinstance(ancestor, (tir.For, tir.Block))
     body = list(ancestor.body)
@@ -200,6 +202,6 @@ def _check_order(tree: Tree, nests: list[list[tir.For]]) -> None:
             if buffers:
                 raise Refusal(
                     "E0633",
-                    f"loop `{head.var.name}` cannot be carried past a statement that accesses `{buffers[0].name}` too",
-                    (head, between), "merge what stands between along with it",
+                    f"loop `{head.var.name}` cannot be moved past a statement that also accesses `{buffers[0].name}`",
+                    (head, between), "merge the statements between them too",
                 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`compute_inline` and `reverse_compute_inline`: a stage disappears into its consumers, or into its producer."""
+"""`compute_inline` and `reverse_compute_inline`: inline a stage into its consumers, or into its producer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlcc.passes.schedule.tree import Rebuild, Tree
 
 @primitive()
 def compute_inline(state: State, block: BlockRef) -> None:
-    """Put what a block computes in the place of every load of its buffer, and remove the block and the buffer.
+    """Replace every load of a block's buffer by what the block computes, and remove the block and the buffer.
 
     The block is complete, stores one expression to one intermediate buffer, at indices that are its axes or invert to
     them, and is not the only one of its scope. Refused otherwise (E0645, E0646, E0647, E0656, E0658, E0659).
@@ -29,7 +29,7 @@ def compute_inline(state: State, block: BlockRef) -> None:
 
 @primitive()
 def reverse_compute_inline(state: State, block: BlockRef) -> None:
-    """Put a block's computation where its only producer stores, and remove the block and the buffer between them.
+    """Move a block's computation to where its only producer stores, and remove the block and the buffer between them.
 
     The block is complete, stores one expression, and reads one buffer that the scope computes; that buffer has one
     complete producer and no other reader; its indices determine the block's axes, and the producer reaches all of
@@ -41,12 +41,12 @@ def reverse_compute_inline(state: State, block: BlockRef) -> None:
 
 
 def inline_into_consumers(state: State, ref: BlockRef, check_only: bool = False) -> None:
-    """`compute_inline`; with `check_only` all its checks alone."""
+    """Apply `compute_inline`; with `check_only`, only check it."""
     tree, block = ref.tree, ref.block
     check_no_init(block)
     if len(block.writes) != 1:
         names = ", ".join(f"`{w.buffer.name}`" for w in block.writes)
-        raise Refusal("E0645", f"block `{block.name}` must write one buffer, and writes {names or 'none'}", block)
+        raise Refusal("E0645", f"block `{block.name}` must write one buffer, but writes {names or 'none'}", block)
     buffer = block.writes[0].buffer
     scope = scope_root(tree, block, require_stage_pipeline=True)
     check_not_output(tree, block, scope)
@@ -78,7 +78,7 @@ def can_reverse_inline(ref: BlockRef) -> bool:
 
 
 def inline_into_producer(state: State, ref: BlockRef, check_only: bool = False) -> None:
-    """`reverse_compute_inline`; with `check_only` all its checks alone."""
+    """Apply `reverse_compute_inline`; with `check_only`, only check it."""
     tree, block = ref.tree, ref.block
     check_no_init(block)
     scope = scope_root(tree, block, require_stage_pipeline=True)
@@ -105,25 +105,25 @@ def _rewrite(state: State, ref: BlockRef, scope: tir.Block, removed: tir.Stmt, r
 
 
 def check_no_init(block: tir.Block) -> None:
-    """Refuses (E0645) a block with an init, which accumulates."""
+    """Refuse (E0645) a block with an init, which accumulates."""
     if block.init is not None:
         axes = [a.var.name for a in block.iter_vars if a.kind is tir.IterKind.REDUCE]
         over = f" over {', '.join(f'`{a}`' for a in axes)}" if axes else ""
         raise Refusal(
             "E0645",
-            f"block `{block.name}` has an init: it accumulates{over}, so no single expression stands for its result",
+            f"block `{block.name}` has an init: it accumulates{over}, so its result is not a single expression",
             block,
         )
 
 
 def check_no_pointer_use(tree: Tree, scope: tir.Block, block: tir.Block, buffer: tir.Buffer) -> None:
-    """Refuses (E0646) a buffer whose address is taken in the scope."""
+    """Refuse (E0646) a buffer whose address is taken in the scope."""
     user = pointer_use(tree, scope.body, buffer)
     if user is False:
         return
     where = f"block `{user.name}`" if isinstance(user, tir.Block) else "a statement of the scope"
     raise Refusal(
         "E0646",
-        f"`{buffer.name}` cannot go away: {where} uses it by pointer, or matches a region of it to another buffer",
+        f"`{buffer.name}` cannot be removed: {where} uses it by pointer, or matches a region of it to another buffer",
         tuple(b for b in (block, user) if isinstance(b, tir.Block)),
     )

@@ -58,16 +58,18 @@ def transform_layout(
             back, padding = _inverse_map(mapping, ranges, analyzer)
             _check_injective(mapping, back, ranges)
     except IndexMapError as exc:
-        raise Refusal("E0670", f"`{old.name}` cannot be stored by {spelled(mapping)}: {exc}", block.block) from None
+        raise Refusal(
+            "E0670", f"`{old.name}` cannot be stored with the map {spelled(mapping)}: {exc}", block.block
+        ) from None
     pad = None if pad_value is None else _pad_value(pad_value, mapping, old, dtype)
     state.recorded["pad_value"] = pad
     if tir.const_int(padding) != 0 and pad is None:
         old_text, new_text = (", ".join(map(str, s)) for s in (old.shape, shape))
         raise Refusal(
             "E0671",
-            f"`{old.name}` of ({old_text}) becomes ({new_text}), and no element goes to where {padding}",
+            f"`{old.name}` of ({old_text}) becomes ({new_text}), and the places where {padding} get no element",
             block.block,
-            "give `pad_value=` what is to stand there, or a map that leaves no room",
+            "set `pad_value=` for these places, or use a map without padding",
         )
     new = replace(old, shape=shape, axis_separators=separators or old.axis_separators)
     plan = Plan() if pad is None or back is None else plan_padding(site, old, new, back, padding, pad, analyzer)
@@ -78,7 +80,7 @@ def transform_layout(
 
 @primitive()
 def set_axis_separator(state: State, block: BlockRef, buffer: BufferArg, axis_separators: list[int]) -> None:
-    """Say where the dimensions of a buffer are grouped into axes of memory: `[1]` makes the first dimension one axis
+    """Set where the dimensions of a buffer are grouped into axes of memory: `[1]` makes the first dimension one axis
     and the others together another.
 
     Refused: positions that do not rise from 0 to the number of dimensions (E0670), a view (E0672).
@@ -90,7 +92,9 @@ def set_axis_separator(state: State, block: BlockRef, buffer: BufferArg, axis_se
     state.recorded["buffer"] = place.pair
     marks = tuple(axis_separators)
     if any(not 0 <= m <= len(old.shape) for m in marks) or any(a > b for a, b in zip(marks, marks[1:], strict=False)):
-        raise Refusal("E0670", f"`{old.name}` has {len(old.shape)} dimensions; {list(marks)} do not part them in order")
+        raise Refusal(
+            "E0670", f"`{old.name}` has {len(old.shape)} dimensions; {list(marks)} do not divide them in order"
+        )
     new = replace(old, axis_separators=marks)
     replaced: dict[Any, Any] = {old: new}
     for node in walk(site):
@@ -143,11 +147,11 @@ def _check_injective(mapping: tir.IndexMap, back: tir.IndexMap, ranges: list[tir
     recovered = iter_map_simplify(im.map_indices(back, mapped, analyzer), iters)
     for var, value in zip(mapping.indices, recovered, strict=True):
         if not analyzer.prove_equal(var, value):
-            raise IndexMapError(f"elements with the same `{value}` go to one place, whatever `{var}` is")
+            raise IndexMapError(f"elements with the same `{value}` are stored in one place for every `{var}`")
 
 
 def _definition_site(block: BlockRef, buffer: tir.Buffer) -> tir.Block:
-    """The block that holds all accesses: the one that allocates the buffer, the root for a parameter."""
+    """Return the block that contains all accesses: the one that allocates the buffer, the root for a parameter."""
     site, allocated = defining_block(block.tree, block.block, buffer)
     if site is not None and not allocated:
         message = f"`{buffer.name}` is a view that block `{site.name}` takes of another buffer"
@@ -178,16 +182,16 @@ def _pad_value(given: Any, mapping: tir.IndexMap, buffer: tir.Buffer, dtype: Any
     else:
         pad_map = _pad_function(given, ndim, dtype, buffer)
     if len(pad_map.result) != 1:
-        raise Refusal("E0671", f"the padding of `{buffer.name}` is one value, not {len(pad_map.result)}")
+        raise Refusal("E0671", f"the padding of `{buffer.name}` must be one value, not {len(pad_map.result)}")
     value = pad_map.result[0]
     if isinstance(value, tir.IntImm) and value.dtype.is_int and buffer.dtype.is_int and value.dtype is not buffer.dtype:
         # a literal in a text is as wide as the indices beside it
         value = _element(value.value, buffer)
         pad_map = replace(pad_map, result=(value,))
     if value.dtype is not buffer.dtype:
-        raise Refusal("E0671", f"`{buffer.name}` has elements of {buffer.dtype}, and the padding is {value.dtype}")
+        raise Refusal("E0671", f"`{buffer.name}` has elements of {buffer.dtype}, but the padding is {value.dtype}")
     if any(isinstance(n, tir.BufferLoad) and n.buffer is not buffer for n in walk(value)):
-        raise Refusal("E0671", f"the padding of `{buffer.name}` may read no other buffer")
+        raise Refusal("E0671", f"the padding of `{buffer.name}` must not read another buffer")
     return pad_map
 
 
@@ -219,7 +223,9 @@ def _pad_function(given: Any, ndim: int, dtype: Any, buffer: tir.Buffer) -> tir.
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         value = c.const(value, buffer.dtype)
     if not isinstance(value, tir.Expr):
-        raise Refusal("E0671", f"the padding of `{buffer.name}` is a value or a function of indices, not {value!r}")
+        raise Refusal(
+            "E0671", f"the padding of `{buffer.name}` must be a value or a function of indices, not {value!r}"
+        )
     return tir.IndexMap(variables, (value,))
 
 

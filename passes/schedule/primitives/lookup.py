@@ -13,7 +13,7 @@ from mlcc.passes.schedule.tree import child_realizes
 
 @primitive()
 def get_block(state: State, name: str, func_name: str | None = None) -> BlockRef:
-    """The block called `name` in a function: `func_name`, else the one that `work_on` chose, else the only one.
+    """Return the block called `name` in a function: `func_name`, else the one chosen by `work_on`, else the only one.
 
     Refused if no block, or more than one, has the name (E0615), or no such function is there (E0616).
     TVM: `get_sblock`.
@@ -33,21 +33,21 @@ def get_block(state: State, name: str, func_name: str | None = None) -> BlockRef
 
 @primitive()
 def get_loops(state: State, block: BlockRef) -> list[LoopRef]:
-    """The loops around a block, up to the block that it stands in, outermost first."""
+    """Return the loops around a block, up to the enclosing block, outermost first."""
     loops = block.tree.loops_above(block.block)
     return [LoopRef(state, block.func_name, loop) for loop in loops]
 
 
 @primitive()
 def get_child_blocks(state: State, block_or_loop: BlockRef | LoopRef) -> list[BlockRef]:
-    """The outermost blocks below a block or a loop, in order."""
+    """Return the outermost blocks below a block or a loop, in order."""
     realizes = child_realizes(block_or_loop.node.body)
     return [state.block_ref(block_or_loop.func_name, r.block) for r in realizes]
 
 
 @primitive()
 def get_producers(state: State, block: BlockRef) -> list[BlockRef]:
-    """The blocks of the same scope that write what this one reads, in order."""
+    """Return the blocks of the same scope that write what this block reads, in order."""
     return [
         state.block_ref(block.func_name, b) for b in _without_plain_scopes(scope.producers(block.tree, block.block))
     ]
@@ -55,7 +55,7 @@ def get_producers(state: State, block: BlockRef) -> list[BlockRef]:
 
 @primitive()
 def get_consumers(state: State, block: BlockRef) -> list[BlockRef]:
-    """The blocks of the same scope that read what this one writes, in order."""
+    """Return the blocks of the same scope that read what this block writes, in order."""
     return [
         state.block_ref(block.func_name, b) for b in _without_plain_scopes(scope.consumers(block.tree, block.block))
     ]
@@ -63,7 +63,7 @@ def get_consumers(state: State, block: BlockRef) -> list[BlockRef]:
 
 @primitive()
 def get_output_blocks(state: State, scope_block: BlockRef) -> list[BlockRef]:
-    """The blocks below `scope_block` that write what it does not allocate, in order."""
+    """Return the blocks below `scope_block` that write buffers which it does not allocate, in order."""
     return [state.block_ref(scope_block.func_name, b) for b in scope.output_blocks(scope_block.tree, scope_block.block)]
 
 

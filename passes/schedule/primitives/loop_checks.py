@@ -1,4 +1,4 @@
-"""Checks of loops that several loop primitives share."""
+"""Checks of loops shared by several loop primitives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mlcc.passes.schedule.state import LoopRef
 
 
 def same_function(loops: Sequence[LoopRef], doing: str) -> str:
-    """The function that all the loops are in. Refuses (E0622) loops of several."""
+    """Return the function that contains all the loops. Refuse (E0622) loops of several functions."""
     names = list(dict.fromkeys(loop.func_name for loop in loops))
     if len(names) > 1:
         raise Refusal("E0622", f"cannot {doing} loops of different functions: {', '.join(f'`{n}`' for n in names)}")
@@ -18,7 +18,7 @@ def same_function(loops: Sequence[LoopRef], doing: str) -> str:
 
 
 def check_plain(loop: tir.For, doing: str) -> None:
-    """Refuses (E0620) a loop with annotations, a thread axis or a step, none of which its successors could keep."""
+    """Refuse (E0620) a loop with annotations, a thread axis or a step, none of which its successors could keep."""
     name = loop.var.name
     if loop.thread is not None:
         raise Refusal(

@@ -1,4 +1,4 @@
-"""The primitives that say how a loop runs: `parallel`, `vectorize`, `unroll`, `bind`."""
+"""The primitives that set the kind of a loop: `parallel`, `vectorize`, `unroll`, `bind`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def vectorize(state: State, loop: LoopRef) -> None:
     name = loop.loop.var.name
     if tir.const_int(loop.loop.extent) is None:
         raise Refusal(
-            "E0635", f"cannot vectorize loop `{name}`: how often it runs, `{loop.loop.extent}`, is not a constant",
+            "E0635", f"cannot vectorize loop `{name}`: its extent `{loop.loop.extent}` is not a constant",
             loop.loop, f"split it, and vectorize the inner part: `sch.split({name}, factors=[None, 4])`",
         )  # fmt: skip
     _check_iterations(loop, "vectorize")
@@ -49,7 +49,7 @@ def vectorize(state: State, loop: LoopRef) -> None:
 
 @primitive()
 def unroll(state: State, loop: LoopRef) -> None:
-    """Write the iterations of a loop out one after the other.
+    """Unroll a loop: repeat its body for each iteration.
 
     Never refused.
     """
@@ -73,7 +73,7 @@ def bind(state: State, loop: LoopRef, thread_axis: str) -> None:
 
 
 def _check_axis_free(ref: LoopRef, axis: str) -> None:
-    """Refuses (E0634) an axis that a loop above or below is bound to: one thread has one index on it."""
+    """Refuse (E0634) an axis to which a loop above or below is bound, since a thread has one index on it."""
     if axis.startswith("vthread"):
         return
     tree, loop = ref.tree, ref.loop
@@ -91,7 +91,7 @@ def _check_axis_free(ref: LoopRef, axis: str) -> None:
                 "E0634",
                 f"cannot bind loop `{loop.var.name}` to `{axis}`: loop `{other.var.name}`"
                 f" {'around' if other in above else 'inside'} it is bound to it, and both would be the same index",
-                (loop, other), "take another axis, or fuse the two loops and bind the result",
+                (loop, other), "use another axis, or fuse the two loops and bind the result",
             )  # fmt: skip
 
 
@@ -144,6 +144,8 @@ def _alternatives(tree: Tree, block: tir.Block, kind: IterKind, action: str) -> 
     alternatives = [f"the loops around `{block.name}` that are spatial: {', '.join(spatial) or 'none'}"]
     if kind is IterKind.REDUCE:
         bound = action.startswith("bind")
-        alternatives.append("bind it to `threadIdx.x`, `.y` or `.z`, whose threads reduce together" if bound else "")
+        alternatives.append(
+            "bind it to `threadIdx.x`, `.y` or `.z`, whose threads can reduce together" if bound else ""
+        )
         alternatives.append("`sch.rfactor(loop, 0)` makes a spatial loop of a reduce loop")
     return "; ".join(alternative for alternative in alternatives if alternative)

@@ -24,7 +24,7 @@ from mlcc.passes.schedule.tree import Body, Rebuild, child_realizes
 def loop_partition(
     state: State, loop: LoopRef, factors: list[int | None], preserve_unit_iters: bool = True
 ) -> list[LoopRef]:
-    """Consecutive loops in the place of one, each over the next `factor` iterations; the last runs to the end.
+    """Divide a loop into consecutive loops, each over the next `factor` iterations; the last one covers the rest.
 
     A factor None takes what the others leave; without one, there is one more loop than there are factors. Each part is
     a block of its own (`C_i0_partition`, ... in `C_i_common`) with copies of the blocks inside. `preserve_unit_iters`
@@ -38,7 +38,7 @@ def loop_partition(
     check_plain(old, "partition")
     below = child_realizes(old.body)
     if not below:
-        raise Refusal("E0629", f"loop `{old.var.name}` holds no block to partition", old)
+        raise Refusal("E0629", f"loop `{old.var.name}` contains no block", old)
     _check_reductions(old, below)
     name = f"{below[0].block.name}_{old.var.name}"
     dtype = old.var.dtype if old.var.dtype.bits > 32 else DType.of("int32")
@@ -63,21 +63,21 @@ def _bounds(loop: tir.For, factors: list[int | None]) -> list[int]:
         raise Refusal("E0629", f"cannot partition loop `{name}`: it {what}, not a number", loop)
     check_factors(loop, factors)
     if factors == [None]:
-        raise Refusal("E0621", f"factors=[None] would leave loop `{name}` in one part", loop, "for example [4, None]")
+        raise Refusal("E0621", f"factors=[None] would not divide loop `{name}`", loop, "for example [4, None]")
     total = sum(f for f in factors if f is not None)
     if total >= extent:
         text = " + ".join(str(f) for f in factors if f is not None) or "0"
         total_text = f"{text} = {total}" if total and len(factors) - factors.count(None) > 1 else text
         raise Refusal(
-            "E0621", f"the factors leave nothing of loop `{name}` for the last part: {total_text}, and the extent is"
-            f" {extent}", loop, "they add up to less than the extent; the rest makes a part of its own",
+            "E0621", f"the factors leave nothing of loop `{name}` for the last part: {total_text}, but the extent is"
+            f" {extent}", loop, "they must add up to less than the extent; the rest becomes a separate part",
         )  # fmt: skip
     sizes = [extent - total if f is None else f for f in factors]
     return [*accumulate(sizes, initial=low)] if None in factors else [*accumulate(sizes, initial=low), low + extent]
 
 
 def _check_reductions(loop: tir.For, below: list[tir.BlockRealize]) -> None:
-    """Refuses (E0629) where each part would start a reduction again."""
+    """Refuse (E0629) a loop whose parts would each restart a reduction."""
     for realize in below:
         block = realize.block
         for axis, value in zip(block.iter_vars, realize.values, strict=True):
@@ -86,7 +86,7 @@ def _check_reductions(loop: tir.For, below: list[tir.BlockRealize]) -> None:
                     "E0629",
                     f"cannot partition loop `{loop.var.name}`: it is the reduce axis `{axis.var.name}` of block"
                     f" `{block.name}`, whose init would run again in every part",
-                    (loop, block), f"take the init out first: `sch.decompose_reduction({block.name!r}, loop)`",
+                    (loop, block), f"separate the init first: `sch.decompose_reduction({block.name!r}, loop)`",
                 )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def _part(loop: tir.For, var: tir.Var, low: int, high: int) -> Body:
 
 
 def _narrow_axis(block: tir.Block, at: int, low: int, high: int) -> tir.Block:
-    """`block` with its axis number `at` over low .. high - 1, and the regions it has at its axes over all of these."""
+    """Return `block` with axis number `at` over low .. high - 1, and its regions over that range."""
     axes = list(block.iter_vars)
     dtype = axes[at].var.dtype
     axes[at] = replace(axes[at], dom=tir.Range(IntImm(dtype, low), IntImm(dtype, high - low)))

@@ -43,7 +43,7 @@ def set_scope(state: State, block: BlockRef, buffer_index: BufferArg, storage_sc
 
 @primitive()
 def storage_align(state: State, block: BlockRef, buffer_index: BufferArg, axis: int, factor: int, offset: int) -> None:
-    """Ask that the stride of an axis of a buffer that a block writes be k * factor + offset for some k.
+    """Require the stride of an axis of a buffer that a block writes to be k * factor + offset for some k.
 
     Kept as the annotation `buffer_dim_align` until memory is laid out. Refused for an axis that the buffer does not
     have or a factor that is not positive (E0680), and for a buffer that no block allocates (E0679).
@@ -56,11 +56,13 @@ def storage_align(state: State, block: BlockRef, buffer_index: BufferArg, axis: 
     rank = len(buffer.shape)
     if not -rank <= axis < rank:
         help = f"its axes are 0 to {rank - 1}, or from the last one -1 to {-rank}" if rank else None
-        raise Refusal("E0680", f"buffer `{buffer.name}` has {rank} axes, and none numbered {axis}", old, help)
+        raise Refusal("E0680", f"buffer `{buffer.name}` has {rank} axes, and axis {axis} is out of range", old, help)
     _allocating_block(block, buffer, "the strides")
     known = old.annotations.get(ALIGN, ())
     if not _is_alignment(known):
-        raise Refusal("E0680", f"block `{old.name}` has an annotation `{ALIGN}` that is no list of four integers", old)
+        raise Refusal(
+            "E0680", f"block `{old.name}` has an annotation `{ALIGN}` that is not a list of four integers", old
+        )
     alignment = (index, axis % rank, factor, offset)
     at = next((n for n, entry in enumerate(known) if entry[:2] == alignment[:2]), len(known))
     edit = Rebuild(block.tree)
@@ -90,8 +92,8 @@ def unsafe_set_dtype(state: State, block: BlockRef, buffer_index: BufferArg, dty
 
 @primitive()
 def widen(state: State, block: BlockRef, buffer_index: BufferArg, dtype: str) -> None:
-    """Store a buffer that a block writes as a type that holds every value of its own, such as float16 as float32: what
-    reads it converts no more, and results stay the same.
+    """Store a buffer that a block writes in a type that can represent every value of its own, such as float16 as
+    float32; results stay the same.
 
     Refused for a type that does not hold every value, or is none (E0683), and for a buffer that no block allocates
     (E0679). TVM has no such primitive; its `unsafe_set_dtype` takes any type.
@@ -100,7 +102,7 @@ def widen(state: State, block: BlockRef, buffer_index: BufferArg, dtype: str) ->
     new_dtype = _data_type(dtype)
     if not _holds_all_values(new_dtype, buffer.dtype):
         message = f"{dtype} does not hold every value of `{buffer.name}`, which is {buffer.dtype}"
-        raise Refusal("E0683", message, help="`unsafe_set_dtype` takes a type that rounds")
+        raise Refusal("E0683", message, help="`unsafe_set_dtype` accepts a type that rounds")
     if buffer.dtype is new_dtype:
         return
     site = _allocating_block(block, buffer, "the type")
@@ -134,14 +136,14 @@ def _written_buffer(state: State, block: BlockRef, given: BufferArg) -> tir.Buff
 
 
 def _allocating_block(block: BlockRef, buffer: tir.Buffer, what: str) -> tir.Block:
-    """The block that allocates `buffer`. Raises Refusal E0679."""
+    """Return the block that allocates `buffer`. Refuse (E0679) a buffer that no block allocates."""
     site, allocates = defining_block(block.tree, block.block, buffer)
     if site is not None and allocates:
         return site
     name = block.block.name
     if site is None:
         why = "a parameter of the function, whose memory is the caller's"
-        help = f'`sch.cache_write("{name}", {_index(block, buffer)}, scope)` makes a buffer of its own for it'
+        help = f'`sch.cache_write("{name}", {_index(block, buffer)}, scope)` makes a new buffer for it'
     else:
         why, help = f"a view that block `{site.name}` matches", "name the buffer that it is a view of"
     raise Refusal("E0679", f"cannot change {what} of `{buffer.name}`: it is {why}", block.block, help)
@@ -157,7 +159,7 @@ def _data_type(text: str) -> DType:
     except ValueError:
         dtype = None
     if dtype is None or dtype.lanes != 1 or dtype.is_handle or dtype.is_void:
-        raise Refusal("E0683", f"{text!r} is no type of data", help='for example "float16", "int8", "bfloat16"')
+        raise Refusal("E0683", f"{text!r} is not a data type", help='for example "float16", "int8", "bfloat16"')
     return dtype
 
 
@@ -182,7 +184,7 @@ def _replace_buffer(state: State, block: BlockRef, site: tir.Block, rewriter: Tr
 
 
 class _Retype(TrackedSubstitute):
-    """Values of the replaced buffers are cast: to the new type when stored, to the old one when loaded."""
+    """Cast the values of the replaced buffers: to the new type when stored, to the old one when loaded."""
 
     def __init__(self, replacements: Mapping[Any, Any]) -> None:
         super().__init__(replacements)

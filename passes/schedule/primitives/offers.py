@@ -1,4 +1,4 @@
-"""Suggestions of legal places for a block, as steps to paste, when the requested place is refused."""
+"""Suggestions of legal locations for a block, as steps to copy, when the requested location is refused."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
     scope = scope_root(tree, old, require_stage_pipeline=True)
     if len(padding) != len(old.iter_vars) or any(p <= 0 for p in padding):
         names = ", ".join(f"`{a.var.name}`" for a in old.iter_vars)
-        message = f"block `{old.name}` has {len(old.iter_vars)} axes ({names}), the padding {padding} is for "
-        raise Refusal("E0673", message + f"{len(padding)}; each is a positive number", old)
+        message = f"block `{old.name}` has {len(old.iter_vars)} axes ({names}), but the padding {padding} is for "
+        raise Refusal("E0673", message + f"{len(padding)}; each must be a positive number", old)
     _check_einsum(block, {a.var for a, factor in zip(old.iter_vars, padding, strict=True) if factor > 1})
     axes = {axis.var: axis for axis in old.iter_vars}
     analyzer = Analyzer()
@@ -59,7 +59,9 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
         if isinstance(value, tir.Var) and value in loops:
             padded[value] = rounded
         else:
-            message = f"axis `{axis.var.name}` of block `{old.name}` is driven by `{value}`, and must be by one loop"
+            message = (
+                f"axis `{axis.var.name}` of block `{old.name}` is driven by `{value}`, but must be driven by one loop"
+            )
             raise Refusal("E0674", message, old)
     _check_writes_all(block, scope, padded)
     top = tree.child_of(scope, realize)
@@ -85,11 +87,11 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
 
 
 def _check_einsum(block: BlockRef, widened: set[tir.Var]) -> None:
-    """Refuses (E0674) a block that is no einsum in the axes to be padded."""
+    """Refuse (E0674) a block that is not an einsum in the axes to be padded."""
     old = block.block
 
     def refusal(words: str) -> Refusal:
-        return Refusal("E0674", f"block `{old.name}` is no einsum: {words}", old)
+        return Refusal("E0674", f"block `{old.name}` is not an einsum: {words}", old)
 
     axes = {axis.var for axis in old.iter_vars}
     seen: set[tir.Buffer] = set()
@@ -106,7 +108,7 @@ def _check_einsum(block: BlockRef, widened: set[tir.Var]) -> None:
                 shown = f"{span.min}" if tir.const_int(span.extent) == 1 else f"{span.min} .. +{span.extent}"
                 raise refusal(f"it indexes `{buffer.name}` by `{shown}`, neither an axis nor a constant")
     if old.alloc_buffers or old.match_buffers:
-        raise refusal("it has buffers of its own")
+        raise refusal("it allocates buffers")
     if tir.const_int(block.realize.predicate) != 1:
         raise refusal(f"it runs only where `{block.realize.predicate}`")
 
@@ -122,7 +124,7 @@ def _window(index: tir.Expr, axes: set[tir.Var]) -> tuple[dict[tir.Var, int], in
 
 
 def _check_writes_all(block: BlockRef, scope: tir.Block, padded: _Extents) -> None:
-    """Refuses (E0674) a block that leaves out a part of its output, which the copy back would write."""
+    """Refuse (E0674) a block that leaves out a part of its output, which the copy back would write."""
     for region in block.block.writes:
         if any(span.min in padded for span in region.region) and not covers_all(block.tree, block.block, region, scope):
             message = f"block `{block.block.name}` does not write all of `{region.buffer.name}` that its axes reach"
@@ -147,7 +149,8 @@ def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
                 shown = next((v for v in vars_of(span.min) & padded.keys() if v in reduced), None)
                 if shown is not None:
                     raise refusal(
-                        f"what a padded `{shown.name}` reads at `{span.min}` of `{region.buffer.name}` is not zero"
+                        f"the element that a padded `{shown.name}` reads at `{span.min}` of `{region.buffer.name}` is "
+                        "not zero"
                     )
                 continue
             dom = extents.get(span.min) if isinstance(span.min, tir.Var) else None
@@ -162,18 +165,18 @@ def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
     for node in walk((*old.body, *(old.init or ()))):
         divides = isinstance(node, (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)) and not node.dtype.is_float
         if divides and padded and not tir.const_int(node.rhs):
-            raise refusal(f"`{node}` would divide by zero, or by what lies beyond the end")
+            raise refusal(f"`{node}` would divide by zero, or by elements beyond the end")
     reduce = [a.var for a in old.iter_vars if a.kind is not tir.IterKind.SPATIAL and a.var in padded]
     if not reduce:
         return
     parts = reduction_parts(old)
     if len(parts.buffers) != 1 or not isinstance(parts.reducer.result[0], tir.Add):
-        raise refusal(f"it reduces over `{reduce[0].name}` by something else than a sum")
+        raise refusal(f"it reduces over `{reduce[0].name}` by another reduction than a sum")
     factors = [f for f in _factors(parts.rhs[0]) if isinstance(f, tir.BufferLoad)]
     for var in reduce:
         if not any(var in load.indices for load in factors):
             raise refusal(
-                f"what it sums up over `{var.name}` (`{parts.rhs[0]}`) is not a product with a buffer along it"
+                f"the summand over `{var.name}` (`{parts.rhs[0]}`) is not a product with a buffer indexed by it"
             )
 
 
@@ -213,7 +216,7 @@ class _Padded:
         return _Padded(old, c.make_buffer(f"{old.name}_pad", tuple(shape), old.dtype, old.scope))
 
     def nest(self, into: bool, analyzer: Analyzer) -> tir.Stmt:
-        """The loops that copy into the padded buffer, with zeros beyond the end, or back out of it."""
+        """Return the loops that copy into the padded buffer, with zeros beyond the end, or back out of it."""
         source, target = (self.buffer, self.padded) if into else (self.padded, self.buffer)
         dims = target.shape
         loops = tuple(tir.Var(f"i{n}", d.dtype) for n, d in enumerate(dims))
@@ -242,7 +245,7 @@ class _Padded:
 
 
 class _PaddingRewriter(Rewriter):
-    """Loops and axes of their padded extents, and padded buffers in the place of the old."""
+    """Replace loops and axes by ones of the padded extents, and buffers by padded ones."""
 
     def __init__(self, extents: _Extents, buffers: dict[tir.Buffer, tir.Buffer]) -> None:
         super().__init__()

@@ -22,8 +22,8 @@ from mlcc.passes.schedule.tree import Rebuild
 
 @primitive()
 def pad_reduction(state: State, loop: LoopRef, multiple: int) -> None:
-    """Round how often a reduction loop runs up to a multiple, such as 200 to 256; what the added iterations contribute
-    is the identity of the reduction, and they read nothing.
+    """Round the extent of a reduction loop up to a multiple, such as 200 to 256; the added iterations contribute the
+    identity of the reduction and read nothing.
 
     A `split` by a factor of `multiple` then has no condition, so that `rfactor` of the inner loop gives partial results
     which are all there, for any length. Refused: a multiple that is not positive (E0673), a loop that does not drive
@@ -37,7 +37,7 @@ def pad_reduction(state: State, loop: LoopRef, multiple: int) -> None:
     check_loop_starts_at_zero(loop.loop)
     size = loop.loop.extent
     if not 0 < multiple < 1 << (size.dtype.bits - 1):
-        raise Refusal("E0673", f"the multiple is {multiple}, and must be positive and fit {size.dtype}", loop.loop)
+        raise Refusal("E0673", f"the multiple {multiple} must be positive and fit {size.dtype}", loop.loop)
     driven = [a for a, v in zip(block.iter_vars, realize.values, strict=True) if loop.loop.var in vars_of(v)]
     analyzer = Analyzer()
     axis = driven[0] if len(driven) == 1 else None

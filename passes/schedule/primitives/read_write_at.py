@@ -151,7 +151,7 @@ def _order_refusal(
     where: str, buffer: tir.Buffer, one: tir.Block, verb: str, when: str, other: tir.Block, has: str
 ) -> Refusal:
     words = f"in {where} block `{one.name}` {verb} `{buffer.name}` {when} block `{other.name}` {has} it"
-    return Refusal("E0644", words, (one, other), "take a loop further in")
+    return Refusal("E0644", words, (one, other), "use a loop further inside")
 
 
 # ---------------------------------------------------------------- what
@@ -182,8 +182,9 @@ def _accessed_region(tree: Tree, loop: tir.For, buffer: tir.Buffer, storage: str
 
 
 def _check_inside(tree: Tree, loop: tir.For, buffer: tir.Buffer, spans: list[Range], reading: bool) -> None:
-    """Refuses (E0644) a copy that leaves the buffer, as for blocks that run under a condition, or what a block around
-    says that it uses of it."""
+    """Refuse (E0644) a copy that leaves the buffer, as for blocks under a condition, or the region declared by an
+    enclosing block.
+    """
     around = [at for at in tree.ancestors(loop) if isinstance(at, tir.Block)]
     analyzer, known = Analyzer(), set[tir.Var]()
     for at in [loop, *tree.ancestors(loop)][::-1]:
@@ -206,7 +207,7 @@ def _check_inside(tree: Tree, loop: tir.For, buffer: tir.Buffer, spans: list[Ran
         end = c.add(span.min, span.extent)
         words = f"the copy in loop `{loop.var.name}` would leave"
         region = f"and the region is {span.min} : {analyzer.simplify(end)}"
-        help = "a loop further out, or the nest without the condition, may do"
+        help = "use a loop further outside, or a nest without the condition"
         if tir.const_int(extent) is not None and leaves(span.min, end, Range(c.const(0, extent.dtype), extent)):
             words = f"{words} `{buffer.name}`: dimension {n} has {extent} elements, {region}"
             raise Refusal("E0644", words, loop, help)
@@ -214,7 +215,9 @@ def _check_inside(tree: Tree, loop: tir.For, buffer: tir.Buffer, spans: list[Ran
             stated = region_of(block.reads if reading else block.writes, buffer, block)
             if stated is not None and leaves(span.min, end, stated.region[n]):
                 part = f"{stated.region[n].min} : {c.add(stated.region[n].min, stated.region[n].extent)}"
-                words = f"{words} what block `{block.name}` has of `{buffer.name}`: in dimension {n} {part}, {region}"
+                words = (
+                    f"{words} the region of `{buffer.name}` in block `{block.name}`: in dimension {n} {part}, {region}"
+                )
                 raise Refusal("E0644", words, loop, help)
 
 
@@ -226,7 +229,7 @@ def _range(interval: Interval, extent: Expr, analyzer: Analyzer) -> Range:
 
 
 def _loops_outside_axes(tree: Tree, loop: tir.For) -> Iterator[tir.For]:
-    """Return `loop` and the loops above it, up to a block that hides them behind its axes."""
+    """Return `loop` and the loops above it, up to the block whose axes they drive."""
     for at in (loop, *tree.ancestors(loop)):
         if isinstance(at, tir.Block) and at.iter_vars:
             return

@@ -63,7 +63,7 @@ def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
     """Return the indices at which the block accesses `buffer`; refuses (E0643) accesses at several."""
     if has_block(block.body) or has_block(block.init or ()):
         raise Refusal(
-            "E0643", f"block `{block.name}` holds other blocks, and only the innermost block knows its accesses", block
+            "E0643", f"block `{block.name}` contains other blocks, and only innermost blocks have known accesses", block
         )
     common: tuple[Expr, ...] | None = None
     for indices, guarded in accesses(block, buffer):
@@ -79,7 +79,7 @@ def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
             )  # fmt: skip
         common = indices
     if common is None:
-        raise Refusal("E0643", f"block `{block.name}` has no load or store of `{buffer.name}`", block)
+        raise Refusal("E0643", f"block `{block.name}` neither loads nor stores `{buffer.name}`", block)
     inner = {n.var for n in walk((*block.body, *(block.init or ()))) if isinstance(n, (tir.For, tir.Bind, tir.Let))}
     for var in inner & {v for index in common for v in used_vars(index)}:
         raise Refusal(
@@ -94,7 +94,7 @@ def _access_text(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> str:
 
 
 def accesses(block: tir.Block, buffer: tir.Buffer) -> Iterator[tuple[tuple[Expr, ...], bool]]:
-    """Indices of loads and stores, and whether a condition guards them; refuses (E0643) uses of the pointer."""
+    """Yield the indices of loads and stores, and if a condition guards them; refuse (E0643) uses of the pointer."""
     stack: list[tuple[Any, bool]] = [(s, False) for s in (*block.body, *(block.init or ()))][::-1]
     while stack:
         node, guarded = stack.pop()
@@ -122,7 +122,7 @@ def in_bounds(block: tir.Block, buffer: tir.Buffer, indices: tuple[Expr, ...]) -
 
 
 def _simplified(block: tir.Block, indices: tuple[Expr, ...]) -> list[Expr]:
-    """Indices in the canonical form; one that is a constant stays as it is written, with the axes that it names."""
+    """Return the indices in canonical form; a constant index stays as written."""
     analyzer = Analyzer()
     for axis in block.iter_vars:
         analyzer.bind(axis.var, axis.dom)
@@ -131,12 +131,12 @@ def _simplified(block: tir.Block, indices: tuple[Expr, ...]) -> list[Expr]:
 
 
 def _check_not_updated(block: tir.Block, buffer: tir.Buffer) -> None:
-    """Refuses (E0642) a buffer that the block updates in place: the copy goes one way only."""
+    """Refuse (E0642) a buffer that the block updates in place: the copy has only one direction."""
     written = region_of(block.writes, buffer, block) is not None
     if written and block.init is None and region_of(block.reads, buffer, block) is not None:
         raise Refusal(
-            "E0642", f"block `{block.name}` both reads and writes `{buffer.name}`, and a copy would go one way only",
-            block,
+            "E0642", f"block `{block.name}` both reads and writes `{buffer.name}`, and the copy would have only one"
+            " direction", block,
         )  # fmt: skip
 
 
@@ -147,20 +147,20 @@ def _reindexed(buffer: tir.Buffer, axes: list[tir.IterVar]) -> tir.Buffer:
 
 
 def _outermost_loop(tree: Tree, scope: tir.Block, block: tir.Block) -> tir.Stmt:
-    """The statement of the scope's body that holds the block; refuses (E0643) loops that hold other things, too."""
+    """Return the statement of the scope's body around the block; refuse (E0643) loops with other statements."""
     top: tir.Stmt = tree.realize(block)
     for at in tree.ancestors(top):
         if at is scope:
             return top
         if not isinstance(at, tir.For) or (isinstance(top, tir.For) and len(at.body) != 1):
             what = f"the loop `{at.var.name}`" if isinstance(at, tir.For) else "a branch"
-            raise Refusal("E0643", f"{what} around block `{block.name}` is not one of a plain nest of loops", at)
+            raise Refusal("E0643", f"{what} around block `{block.name}` is not part of a plain nest of loops", at)
         top = at
     raise AssertionError("the scope holds the block")
 
 
 def _check_no_other_use(tree: Tree, anchor: tir.Stmt, block: tir.Block, buffer: tir.Buffer, writing: bool) -> None:
-    """Refuses (E0642) another block in the same loops that the copy, outside of them, would come too late for."""
+    """Refuse (E0642) another block in the same loops for which the copy, outside of them, would come too late."""
     for realize in tree.child_realizes(anchor):
         other = realize.block
         regions = other.reads if writing else other.writes
@@ -173,11 +173,11 @@ def _check_no_other_use(tree: Tree, anchor: tir.Stmt, block: tir.Block, buffer: 
 
 
 def _check_writes_all(tree: Tree, scope: tir.Block, block: tir.Block, buffer: tir.Buffer) -> None:
-    """Refuses (E0642) a block that leaves out some of what its axes reach: the copy would write garbage there."""
+    """Refuse (E0642) a block that leaves out some of what its axes reach: the copy would write garbage there."""
     region = region_of(block.writes, buffer, block)
     if region is not None and not covers_all(tree, block, own_region(block, region, writing=True), scope):
         raise Refusal(
-            "E0642", f"block `{block.name}` may leave out some of `{buffer.name}`, and the copy would write garbage"
+            "E0642", f"block `{block.name}` may leave out some of `{buffer.name}`, so the copy would write garbage"
             " there", block,
         )  # fmt: skip
 

@@ -65,7 +65,7 @@ def reindex_cache_read(
     if any(guarded and not in_bounds(node, buffer, at) for at, guarded in accesses(node, buffer)):
         raise Refusal(
             "E0643", f"block `{node.name}` reads `{buffer.name}` under a condition, without which it may be outside of"
-            " the buffer, as a copy would be", node,
+            " the buffer, and so would a copy", node,
         )  # fmt: skip
     writer = only_writer(tree, scope, buffer)
     spot = Spot(scope, scope.body[0]) if writer is None else place_after(tree, scope, writer, [node])
@@ -135,13 +135,13 @@ def _element_indices(block: tir.Block, region: tir.BufferRegion, writing: bool) 
         verb = "writes" if writing else "reads"
         raise Refusal(
             "E0643", f"block `{block.name}` {verb} more than one element of `{region.buffer.name}` at a time",
-            block, f"`cache_{'write' if writing else 'read'}` takes any region",
+            block, f"`cache_{'write' if writing else 'read'}` accepts any region",
         )  # fmt: skip
     return tuple(span.min for span in region.region)
 
 
 def _used_axes(block: tir.Block, buffer: tir.Buffer, old: Sequence[Expr], new: Sequence[Expr]) -> list[tir.IterVar]:
-    """The axes in the indices; refuses (E0653) one that is in the old ones alone, or the new ones."""
+    """Return the axes in the indices; refuse (E0653) an axis that is only in the old ones or only in the new ones."""
     before = {v for index in old for v in used_vars(index)}
     after = {v for index in new for v in used_vars(index)}
     for axis in block.iter_vars:
@@ -157,11 +157,11 @@ def _used_axes(block: tir.Block, buffer: tir.Buffer, old: Sequence[Expr], new: S
 
 
 def _check_one_to_one(block: tir.Block, index_map: tir.IndexMap, used: list[tir.IterVar]) -> None:
-    """Refuses (E0653) a map that may take two elements to one."""
+    """Refuse (E0653) a map that may put two elements in one place."""
     kept = [var for var, axis in zip(index_map.indices, block.iter_vars, strict=True) if axis in used]
     plain = tir.IndexMap(tuple(kept), tuple(_without_constants(index) for index in index_map.result))
     ranges = [Range(c.const(0, a.dom.extent.dtype), a.dom.extent) for a in used]
-    what = "the index map may put several elements of the buffer in one place of the cache"
+    what = "the index map may put several elements of the buffer in the same place of the cache"
     try:
         back, _ = non_surjective_inverse(plain, ranges)
     except IndexMapError as exc:
@@ -172,11 +172,11 @@ def _check_one_to_one(block: tir.Block, index_map: tir.IndexMap, used: list[tir.
     recovered = map_indices(back, plain.result, analyzer)
     for var, value in zip(kept, recovered, strict=True):
         if not analyzer.prove_equal(value, var):
-            raise Refusal("E0653", f"{what}: the indices do not tell `{var.name}`", block)
+            raise Refusal("E0653", f"{what}: the indices do not determine `{var.name}`", block)
 
 
 def _without_constants(index: Expr) -> Expr:
-    """The index without factors and terms that are constant: it tells the same elements apart."""
+    """Return the index without constant factors and terms, which distinguishes the same elements."""
     match index:
         case tir.Mul(lhs=rest, rhs=tir.IntImm(value=factor)) | tir.Mul(lhs=tir.IntImm(value=factor), rhs=rest) if (
             factor
@@ -211,7 +211,7 @@ class ElementCopy:
 
 
 def _stage(tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy: ElementCopy, spot: Spot) -> Stage:
-    """The loops and axes of the block, as far as the indices depend on them, around the copy of one element."""
+    """Return the loops and axes of the block on which the indices depend, around the copy of one element."""
     taken = {id(axis) for axis in used}
     pairs = [(a, v) for a, v in zip(realize.block.iter_vars, realize.values, strict=True) if id(a) in taken]
     loops = driving_loops((v for _, v in pairs), _loops_below(tree, realize, spot.holder))
@@ -256,8 +256,8 @@ def _guard(tree: Tree, realize: tir.BlockRealize, loops: list[tir.For], values: 
         used = used_vars(part)
         if used & bound and used & others:
             raise Refusal(
-                "E0643", f"the predicate `{part}` of block `{realize.block.name}` ties loops that the copy has to loops"
-                " that it has not", realize,
+                "E0643", f"the predicate `{part}` of block `{realize.block.name}` relates loops of the copy to loops"
+                " outside of it", realize,
             )  # fmt: skip
         if not used & others:
             guard = c.logical_and(guard, part)

@@ -18,7 +18,7 @@ from mlcc.passes.schedule.tree import Rebuild, Tree
 
 @primitive()
 def reorder(state: State, *ordered_loops: LoopRef) -> None:
-    """Put loops of one nest in the order given, in the places that they take up together; others stay.
+    """Put loops of one nest in the given order, in the positions that they occupy together; other loops stay.
 
     Refused unless the loops stand in one chain, each the only statement of the one above (E0625), if one is given
     twice (E0624), if an outer loop's range would depend on an inner one (E0623), if a block inside has axes that are
@@ -40,7 +40,7 @@ def reorder(state: State, *ordered_loops: LoopRef) -> None:
     violation = reorder_violation(tree, chain, moved)
     if violation is not None:
         words, blocks = violation
-        raise Refusal("E0633", f"in this order the iterations would come in another sequence, and {words}", blocks)
+        raise Refusal("E0633", f"in this order the iterations would run in another sequence, and {words}", blocks)
     _check_init(tree, chain, moved)
     body = chain[-1].body
     for loop in reversed(moved):
@@ -51,7 +51,7 @@ def reorder(state: State, *ordered_loops: LoopRef) -> None:
 
 
 def _chain(tree: Tree, loops: list[tir.For]) -> list[tir.For]:
-    """All loops from the outermost to the innermost of `loops`. Raises Refusal E0625."""
+    """Return all loops from the outermost to the innermost of `loops`. Refuse (E0625) loops not in one chain."""
     paths = [[*tree.loops_above(loop), loop] for loop in loops]
     longest = max(paths, key=len)
     for loop, path in zip(loops, paths, strict=True):
@@ -59,11 +59,11 @@ def _chain(tree: Tree, loops: list[tir.For]) -> list[tir.For]:
             deepest = longest[-1]
             common = [a for a, b in zip(path, longest, strict=False) if a is b]
             if tree.scope(loop) is not tree.scope(deepest):
-                why = "they stand in different blocks"
+                why = "they are in different blocks"
             elif common:
                 why = f"the nest branches below loop `{common[-1].var.name}`"
             else:
-                why = "they stand in different nests"
+                why = "they are in different nests"
             raise Refusal(
                 "E0625", f"loops `{loop.var.name}` and `{deepest.var.name}` are not in one chain: {why}",
                 (loop, deepest),
@@ -90,7 +90,7 @@ def _reorderable(chain: list[tir.For], loops: list[tir.For]) -> str | None:
             groups[-1].append(loop.var.name)
     groups = [group for group in groups if len(group) > 1]
     listed = " or ".join("(" + ", ".join(group) + ")" for group in groups)
-    return f"loops that can change places with each other: {listed}" if groups else None
+    return f"loops that can be exchanged: {listed}" if groups else None
 
 
 def _check_blocks(tree: Tree, chain: list[tir.For]) -> None:
@@ -112,7 +112,7 @@ def _check_blocks(tree: Tree, chain: list[tir.For]) -> None:
 
 
 def _check_init(tree: Tree, chain: list[tir.For], moved: list[tir.For]) -> None:
-    """Refuses (E0633) to move the loops of a reduction where one of them drives spatial axes too.
+    """Refuse (E0633) to move the loops of a reduction if one of them also drives spatial axes.
 
     The init runs where all reduce axes are at their start. That is the first round for each element if only reduce
     axes hang on the loops that drive them, in any order. With a loop that a spatial and a reduce axis share, the
@@ -130,7 +130,7 @@ def _check_init(tree: Tree, chain: list[tir.For], moved: list[tir.For]) -> None:
             raise Refusal(
                 "E0633",
                 f"the init of block `{realize.block.name}` would come after some of its updates: loop"
-                f" `{both[0].var.name}` drives spatial and reduce axes together, so that the order of {listed} counts",
+                f" `{both[0].var.name}` drives spatial and reduce axes together, so the order of {listed} matters",
                 (*both, realize.block),
                 "decompose the reduction first, or reorder before spatial and reduce loops are fused",
             )  # fmt: skip
@@ -140,7 +140,7 @@ _KINDS = {IterKind.SCAN: "ordered", IterKind.OPAQUE: "opaque", IterKind.THREAD: 
 
 
 def _check_ranges(moved: list[tir.For]) -> None:
-    """Refuses (E0623) an order in which a loop's range would use a loop inside it."""
+    """Refuse (E0623) an order in which a loop's range would depend on a loop inside it."""
     for at, loop in enumerate(moved):
         inner = [other.var for other in moved[at + 1 :]]
         for what, end in (("start", loop.min), ("extent", loop.extent)):
@@ -149,7 +149,7 @@ def _check_ranges(moved: list[tir.For]) -> None:
                 name = loop.var.name
                 raise Refusal(
                     "E0623",
-                    f"in this order loop `{name}` would stand outside loop `{used[0].name}`,"
+                    f"in this order loop `{name}` would be outside loop `{used[0].name}`,"
                     f" on which its {what} `{end}` depends",
                     loop, f"keep `{used[0].name}` outside `{name}`",
                 )  # fmt: skip

@@ -31,8 +31,8 @@ _Vars = dict[tir.Var, tir.Expr]
 
 @primitive()
 def rfactor(state: State, loop: LoopRef, factor_axis: int) -> BlockRef:
-    """Factor a reduction by one of its loops: block `B_rf` reduces over the others into a buffer `C_rf` that has a
-    dimension more (at `factor_axis`, negative from behind), and `B` combines its elements over `loop`.
+    """Factor a reduction by one of its loops: block `B_rf` reduces over the other loops into a buffer `C_rf` with an
+    additional dimension (at `factor_axis`, negative from the end), and `B` combines its elements over `loop`.
 
     Returns `B_rf`; the handle of `B` goes with the combination. Refused: a block that is no reduction (E0656) or not
     in a pipeline of stages (E0659), an unknown combiner (E0668, E0669), a loop that cannot be factored (E0664), an
@@ -79,12 +79,14 @@ def _check_loops(
     name = loop.var.name
     if loop.kind is not tir.ForKind.SERIAL:
         raise refusal(
-            f"loop `{name}` is {loop.kind.value}, and must be serial", loop, help="factor first, then change the kind"
+            f"loop `{name}` must be serial, not {loop.kind.value}",
+            loop,
+            help="apply rfactor first, then change the kind of the loop",
         )
     check_loop_starts_at_zero(loop)
     outer = {at.var for at in loops}
     if vars_of(loop.extent) & outer:
-        raise refusal(f"how often loop `{name}` runs depends on loops around it", loop)
+        raise refusal(f"the extent of loop `{name}` depends on enclosing loops", loop)
     first = tree.child_realizes(loops[0].body)[0].block
     if first is not block:
         raise refusal(
@@ -96,7 +98,7 @@ def _check_loops(
     for at in loops:
         own = at.var.name
         if at.var in spatial and at.var in reduce:
-            raise refusal(f"loop `{own}` drives spatial and reduce axes of block `{block.name}` both", at, block)
+            raise refusal(f"loop `{own}` drives both spatial and reduce axes of block `{block.name}`", at, block)
         if at.var in spatial:
             if at is loop:
                 names = ", ".join(f"`{x.var.name}`" for x in loops if x.var in reduce)
@@ -115,8 +117,8 @@ def _check_loops(
 def _check_axis(buffer: tir.Buffer, axis: int) -> int:
     ndim = len(buffer.shape)
     if not -(ndim + 1) <= axis <= ndim:
-        message = f"factor_axis is {axis}, and `{buffer.name}` has {ndim} dimensions"
-        raise Refusal("E0665", message, help=f"legal are {-(ndim + 1)} to {ndim}")
+        message = f"factor_axis is {axis}, but `{buffer.name}` has {ndim} dimensions"
+        raise Refusal("E0665", message, help=f"legal values: {-(ndim + 1)} to {ndim}")
     return axis + ndim + 1 if axis < 0 else axis
 
 
@@ -137,7 +139,7 @@ def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], removed:
         if needed is None:
             raise Refusal(
                 "E0664",
-                f"whether block `{realize.block.name}` runs (`{part}`) may turn true in the middle of the reduction",
+                f"whether block `{realize.block.name}` runs (`{part}`) may become true in the middle of the reduction",
                 realize,
             )
         guard = c.logical_and(guard, needed)
@@ -157,7 +159,7 @@ def _partial_block(
     realize: tir.BlockRealize, loop: tir.For, loops: list[tir.For], parts: ReductionParts,
     partial: tuple[tir.Buffer, ...], axis: int, rf_var: tir.Var,
 ) -> tir.BlockRealize:  # fmt: skip
-    """Reduces over all loops but `loop`, which becomes a spatial axis.
+    """Return the block that reduces over all loops but `loop`, which becomes a spatial axis.
 
     A reduce axis that `loop` drives together with other loops is replaced by one axis for each of these.
     """
@@ -209,7 +211,9 @@ def _combination(
     realize: tir.BlockRealize, loop: tir.For, parts: ReductionParts, partial: tuple[tir.Buffer, ...], axis: int,
     guard: tir.Expr,
 ) -> tir.BlockRealize:  # fmt: skip
-    """Reduces the partial results over `loop`, in the place and under the name of the block."""
+    """Return the block that reduces the partial results over `loop`, at the position and under the name of the old
+    block.
+    """
     block = realize.block
     rf_var = tir.Var(f"v{loop.var.name}", loop.var.dtype)
     axes = [tir.IterVar(rf_var, tir.Range(loop.min, loop.extent), tir.IterKind.REDUCE)]
@@ -233,7 +237,7 @@ def _combination(
 
 
 def _copy_nest(realize: tir.BlockRealize, loops: list[tir.For]) -> tuple[tir.Stmt, ...]:
-    """`realize` in a copy of the loops."""
+    """Return `realize` in a copy of the loops."""
     fresh: _Vars = {at.var: tir.Var(at.var.name, at.var.dtype) for at in loops}
     body: tuple[tir.Stmt, ...] = (realize,)
     for at in reversed(loops):

@@ -78,8 +78,12 @@ def _common_loop(tree: Tree, writer: tir.Block, buffer: tir.Buffer) -> tir.For:
                 return at
             break
     names = ", ".join(f"`{r.name}`" for r in readers)
-    help = f'first compute it where it is used, such as `sch.compute_at("{writer.name}", loop)` with a loop of {names}'
-    raise Refusal("E0682", f"no loop is around block `{writer.name}` and its readers {names}", (writer, *readers), help)
+    help = (
+        f'first compute it where it is used, such as by `sch.compute_at("{writer.name}", loop)` with a loop of {names}'
+    )
+    raise Refusal(
+        "E0682", f"block `{writer.name}` and its readers {names} are not in a common loop", (writer, *readers), help
+    )
 
 
 def _relaxed(tree: Tree, writer: tir.Block, region: tir.BufferRegion, loop: tir.For) -> list[tir.Range]:
@@ -101,7 +105,7 @@ def _relaxed(tree: Tree, writer: tir.Block, region: tir.BufferRegion, loop: tir.
 
 
 def _window(block: BlockRef, region: tir.BufferRegion, spans: list[tir.Range]) -> _Window:
-    """Raises Refusal E0682 if no dimension rolls."""
+    """Return the window that rolls over the buffer. Refuse (E0682) if there is none."""
     movers: list[tir.Var | None] = []
     overlaps: list[int] = []
     for span in spans:
@@ -166,7 +170,7 @@ def _check_movers(tree: Tree, writer: tir.Block, region: tir.BufferRegion, windo
 
 
 class _WindowFolder(Rewriter):
-    """Addresses the buffer modulo the window, everywhere in the scope, and guards its writer."""
+    """Access the buffer modulo the window everywhere in the scope, and guard its writer."""
 
     def __init__(self, tree: Tree, scope: tir.Block, buffer: tir.Buffer, window: _Window) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Primitives that choose: tilings, one of several values, where to compute a block.
+"""Sampling primitives: tilings, one of several values, the location of a block.
 
 Given the same seed they choose what TVM's schedule chooses. A choice is recorded as the step's decision, and a step
 that is given a decision takes it.
@@ -22,7 +22,7 @@ _MAX_FACTORS = 64
 def sample_perfect_tile(
     state: State, loop: LoopRef, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
 ) -> list[int]:
-    """`n` factors whose product is the loop's extent, the last at most `max_innermost_factor` (-1: any).
+    """Sample `n` factors whose product is the loop's extent, the last at most `max_innermost_factor` (-1: any).
 
     A loop of symbolic extent gives -1, 1, ..., 1 for `None, 1, ...`. A decision that does not tile the loop perfectly
     is refused (E0695), as are fewer than two factors (E0696). TVM: `sample_perfect_tile`, which repairs such
@@ -32,7 +32,9 @@ def sample_perfect_tile(
     if not (1 if max_innermost_factor == -1 else 2) <= n <= _MAX_FACTORS:
         raise Refusal("E0696", f"a loop cannot be sampled into {n} factors under a limit", loop.loop)
     if max_innermost_factor != -1 and max_innermost_factor < 1:
-        raise Refusal("E0696", f"max_innermost_factor is {max_innermost_factor}; it is at least 1, or -1 for no limit")
+        raise Refusal(
+            "E0696", f"max_innermost_factor is {max_innermost_factor}; it must be at least 1, or -1 for no limit"
+        )
     if extent is None:
         chosen = [-1] + [1] * (n - 1)
     elif decision is not None:
@@ -49,7 +51,7 @@ def sample_partitioned_tile(
     state: State, loop: LoopRef, n: int, partition_pos: int = 0, innerpart_factor: int = 1,
     decision: list[int] | None = None,
 ) -> list[int]:  # fmt: skip
-    """`n` factors of the loop's extent of which those from `partition_pos` on multiply to a multiple of
+    """Sample `n` factors of the loop's extent; the product of those from `partition_pos` on is a multiple of
     `innerpart_factor`.
 
     A loop of symbolic extent, or of one that `innerpart_factor` does not divide, gives -1, 1, ..., 1. Refused: a
@@ -58,7 +60,7 @@ def sample_partitioned_tile(
     extent = tir.const_int(loop.loop.extent)
     if n < 1 or not 0 <= partition_pos <= n or innerpart_factor < 1:
         message = (
-            f"{n} factors, partition_pos {partition_pos} and innerpart_factor {innerpart_factor} do not go together"
+            f"{n} factors, partition_pos {partition_pos} and innerpart_factor {innerpart_factor} do not fit together"
         )
         raise Refusal("E0696", message, loop.loop, "n >= 1, 0 <= partition_pos <= n and innerpart_factor >= 1")
     plain = partition_pos == 0 and innerpart_factor == 1
@@ -70,12 +72,14 @@ def sample_partitioned_tile(
         chosen = _check_decision(loop, extent, n, decision)
         inner = math.prod(chosen[partition_pos:])
         if inner % innerpart_factor:
-            message = f"the inner factors of {chosen} multiply to {inner}, no multiple of {innerpart_factor}"
+            message = (
+                f"the inner factors of {chosen} multiply to {inner}, which is not a multiple of {innerpart_factor}"
+            )
             raise Refusal("E0695", message, loop.loop)
     else:
         _check_tileable(loop, extent)
         if partition_pos == n and innerpart_factor > 1:
-            raise Refusal("E0696", f"no factor stands after position {partition_pos}", loop.loop)
+            raise Refusal("E0696", f"there is no factor after position {partition_pos}", loop.loop)
         chosen = _sample_partitioned(state.random, extent, n, partition_pos, innerpart_factor)
     state.recorded["decision"] = chosen
     return chosen
@@ -83,27 +87,30 @@ def sample_partitioned_tile(
 
 @primitive("exprs")
 def sample_categorical(state: State, candidates: list[int], probs: list[float], decision: int | None = None) -> int:
-    """One of `candidates`, as likely as `probs` says (any non-negative weights). The decision is its index.
+    """Sample one of `candidates` with the weights `probs` (not negative). The decision is its index.
 
     Refused: lists of different length or without weight (E0696), a decision that is no index (E0695).
     TVM: `sample_categorical`.
     """
     if len(candidates) != len(probs) or not candidates:
-        raise Refusal("E0696", f"{len(candidates)} candidates and {len(probs)} probabilities do not go together")
+        raise Refusal("E0696", f"{len(candidates)} candidates and {len(probs)} probabilities do not match")
     if any(not (0 <= p < math.inf) for p in probs) or sum(probs) <= 0:
-        raise Refusal("E0696", f"the probabilities {probs} are not weights: none is negative and some are positive")
+        raise Refusal(
+            "E0696",
+            f"the probabilities {probs} are not valid weights: they must not be negative, and one must be positive",
+        )
     if decision is None:
         decision = state.random.pick(probs)
     elif not 0 <= decision < len(candidates):
-        raise Refusal("E0695", f"decision {decision} is no index of {len(candidates)} candidates")
+        raise Refusal("E0695", f"decision {decision} is not an index of {len(candidates)} candidates")
     state.recorded["decision"] = decision
     return candidates[decision]
 
 
 @primitive()
 def sample_compute_location(state: State, block: BlockRef, decision: int | None = None) -> LoopRef | str:
-    """A loop for `compute_at` of the block, or a mark that stands for inlining it (decision -2) or for leaving it
-    where it is (-1); else the decision is the index of the loop among those of the block's first consumer.
+    """Sample a loop for `compute_at` of the block, or a mark for inlining it (decision -2) or for leaving it where it
+    is (-1); other decisions are the index of the loop among those of the block's first consumer.
 
     A decision that is no legal place is moved to the next one before it. TVM: `sample_compute_location`.
     """
@@ -130,12 +137,12 @@ def _check_decision(loop: LoopRef, extent: int, n: int, decision: list[int]) -> 
         message += f"{' * '.join(map(str, decision))} = {math.prod(decision)}, and the loop runs over {extent}"
         last = math.gcd(extent, decision[-1]) if decision[-1] > 0 else 1
         legal = [extent // last, *[1] * (n - 2), last] if n > 1 else [extent]
-        raise Refusal("E0695", message, loop.loop, f"legal is, for example, decision={legal}")
+        raise Refusal("E0695", message, loop.loop, f"a legal value is decision={legal}")
     return list(decision)
 
 
 def draw_tile(random: Engine, extent: int, n: int, max_innermost_factor: int) -> list[int]:
-    """`n` factors of `extent`, the last within a limit (-1: none), as `sample_perfect_tile` draws them."""
+    """Return `n` factors of `extent`, the last within a limit (-1: none), as `sample_perfect_tile` draws them."""
     chosen = _tile(random, extent, n)
     while max_innermost_factor != -1 and chosen[-1] > max_innermost_factor:
         chosen = _tile(random, extent, n)
@@ -148,7 +155,7 @@ def _check_tileable(loop: LoopRef, extent: int) -> None:
 
 
 def _tile(random: Engine, extent: int, n: int) -> list[int]:
-    """`n` factors of `extent`, every way to hand out the prime factors equally likely."""
+    """Return `n` factors of `extent`, with every distribution of the prime factors equally likely."""
     factors = [1] * n
     if n == 1 or extent == 1:
         return [extent, *factors[1:]]
@@ -196,7 +203,7 @@ def _factorize(number: int) -> list[tuple[int, int]]:
 
 
 def _distinct(random: Engine, bound: int, count: int) -> list[int]:
-    """`count` different integers below `bound`."""
+    """Return `count` different integers below `bound`."""
     if count == 1:
         return [random.below(bound)]
     if count == 2:

@@ -27,7 +27,7 @@ def split(
     preserve_unit_iters: bool = True,
     disable_predication: bool = False,
 ) -> list[LoopRef]:
-    """A nest of `len(factors)` loops in the place of one; a factor None is computed from the others.
+    """Split a loop into `len(factors)` nested loops; a factor None is computed from the others.
 
     Where the factors do not divide the extent, the blocks inside get a predicate (`T.where`), unless
     `disable_predication` promises that they divide it. The new loops of `i` are `i_0`, `i_1`, ...
@@ -52,9 +52,9 @@ def split(
         elif isinstance(old.extent, IntImm) and all(isinstance(size, IntImm) for size in sizes):
             raise Refusal(
                 "E0621",
-                f"the factors go beyond the extent {old.extent} of loop `{old.var.name}`:"
-                " without a predicate the blocks inside would run too often",
-                old, "leave `disable_predication` out, or give factors that multiply to the extent",
+                f"the factors exceed the extent {old.extent} of loop `{old.var.name}`:"
+                " without a predicate the blocks inside would run for additional iterations",
+                old, "remove `disable_predication`, or use factors that multiply to the extent",
             )  # fmt: skip
     zero = IntImm(dtype, 0)
     for var, size in zip(reversed(variables), reversed(sizes), strict=True):
@@ -103,30 +103,30 @@ def split_factors(loop: tir.For, factors: list[int | None]) -> list[Expr]:
     if isinstance(extent, IntImm):
         raise Refusal(
             "E0621", f"the factors do not reach the extent of loop `{name}`: {total}, less than {extent}", loop,
-            f"leave one to be computed: factors=[{free}]",
+            f"let one be computed: factors=[{free}]",
         )  # fmt: skip
     raise Refusal(
-        "E0621", f"whether {total} reaches the extent `{extent}` of loop `{name}` is not known", loop,
+        "E0621", f"it is unknown whether {total} reaches the extent `{extent}` of loop `{name}`", loop,
         f"with a symbolic extent one factor must be computed: factors=[{free}]",
     )  # fmt: skip
 
 
 def check_factors(loop: tir.For, factors: list[int | None]) -> None:
-    """Refuses (E0621) factors that are not positive, two to be computed, and none at all."""
+    """Refuse (E0621) factors that are not positive, two to be computed, and none at all."""
     name = loop.var.name
     if not factors:
         raise Refusal("E0621", f"there are no factors for loop `{name}`", loop, "for example factors=[None, 4]")
     for at, factor in enumerate(factors):
         if factor is not None and factor <= 0:
-            help = "a factor that is to be computed from the others is written None" if factor == -1 else None
-            raise Refusal("E0621", f"factor {at} for loop `{name}` is {factor}, and must be positive", loop, help)
+            help = "use None for a factor to be computed from the others" if factor == -1 else None
+            raise Refusal("E0621", f"factor {at} for loop `{name}` must be positive, not {factor}", loop, help)
     if factors.count(None) > 1:
-        raise Refusal("E0621", f"{factors.count(None)} factors for loop `{name}` are None; only one can be", loop)
+        raise Refusal("E0621", f"{factors.count(None)} factors for loop `{name}` are None; at most one can be", loop)
     if math.prod(f for f in factors if f is not None) >= 1 << 31:
-        raise Refusal("E0621", f"the factors for loop `{name}` multiply to more than an index can hold", loop)
+        raise Refusal("E0621", f"the factors for loop `{name}` multiply to more than the maximum of an index", loop)
 
 
 def factor_expr(factor: int, extent: Expr) -> Expr:
-    """A factor as a constant that is no wider than the extent."""
+    """Return a factor as a constant that is no wider than the extent."""
     constant = c.const(factor) if -(1 << 31) <= factor < 1 << 31 else IntImm(DType.of("int64"), factor)
     return c.cast(extent.dtype, constant) if constant.dtype.bits > extent.dtype.bits else constant

@@ -1,4 +1,4 @@
-"""`tensorize`: replacement of a block's body by a tensor intrinsic."""
+"""`tensorize`: replace the body of a block by a tensor intrinsic."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tensorize(
         block = apply_intrinsic(realize, intrin)
     except Mismatch as miss:
         raise Refusal(
-            "E0689", f"block `{realize.block.name}` is not what `{intrin.name}` describes: {miss.why}; "
+            "E0689", f"block `{realize.block.name}` does not match `{intrin.name}`: {miss.why}; "
             f"here `{miss.here}`, described `{miss.described}`", block_or_loop.node, miss.help,
         ) from None  # fmt: skip
     if isinstance(block_or_loop, BlockRef):
@@ -100,7 +100,7 @@ def _match_description(realize: tir.BlockRealize, desc: tir.PrimFunc) -> Compara
 
 
 class _FactorSwapper(Rewriter):
-    """Swaps the factors of products of loads, and the order in which blocks read them: x * y is y * x."""
+    """Swap the factors of products of loads, and the order in which blocks read them: x * y is y * x."""
 
     def rewrite(self, node: Any) -> Any:
         match node:
@@ -115,7 +115,7 @@ class _FactorSwapper(Rewriter):
 
 
 def _region_at(source: tir.Buffer, base: list[tir.Expr], region: tir.BufferRegion) -> tir.BufferRegion:
-    """The region of `source` that begins at `base` and has the extents of `region` in its last dimensions."""
+    """Return the region of `source` that begins at `base` and has the extents of `region` in its last dimensions."""
     lead = len(base) - len(region.region)
     spans = [tir.Range(low, c.const(1, low.dtype)) for low in base[:lead]]
     for low, span in zip(base[lead:], region.region, strict=True):
@@ -124,7 +124,7 @@ def _region_at(source: tir.Buffer, base: list[tir.Expr], region: tir.BufferRegio
 
 
 def _index_dtype(block: tir.Block) -> DType:
-    """The widest integers that the regions of the block are given in."""
+    """Return the widest integer type in the regions of the block."""
     widths = [span.min.dtype.bits for r in (*block.reads, *block.writes) for span in r.region]
     return DType.of("int64" if max(widths, default=32) > 32 else "int32")
 

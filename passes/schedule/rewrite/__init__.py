@@ -1,1 +1,1 @@
-"""Rewrites of functions that several primitives share."""
+"""Rewrites of functions shared by several primitives."""

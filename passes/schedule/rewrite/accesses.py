@@ -17,8 +17,8 @@ Indices = tuple[tir.Expr, ...]
 
 
 class AccessRewriter:
-    """Walks down a block; `access` may change the buffer and the indices of each load and store, `inner_block` a block
-    once its inside is done, `replaced` and `following` exchange a statement or put others behind it.
+    """Rewrite a block: `access` may change the buffer and the indices of each load and store, `inner_block` a nested
+    block after its body, `replaced` and `following` replace a statement or append others to it.
 
     `reuse` records which block became which.
     """
@@ -43,7 +43,7 @@ class AccessRewriter:
         return ()
 
     def simplified(self, indices: Indices) -> Indices:
-        """Indices spelled as maps of the loops and axes around; a plain variable stays, though it be constant."""
+        """Return the indices as maps of the enclosing loops and axes; a plain variable stays, even if constant."""
         condition: tir.Expr = tir.TRUE
         for part in self._conditions:
             condition = c.logical_and(condition, part)
@@ -54,7 +54,7 @@ class AccessRewriter:
         )
 
     def block(self, block: tir.Block) -> tir.Block:
-        """`block` and all that is in it."""
+        """Return the rewritten `block`."""
         for axis in block.iter_vars:
             self._bind_iter(axis.var, axis.dom)
         init = None if block.init is None else self._body(block.init)

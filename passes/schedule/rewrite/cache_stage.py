@@ -1,4 +1,4 @@
-"""Stages that copy a buffer, or a part of it, to a cache or back: what they are made of and where they go."""
+"""Stages that copy a buffer, or a part of it, to a cache or back, and their places."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def in_scope(buffer: tir.Buffer, storage: str, shape: tuple[Expr, ...] | None = 
 
 
 def with_data(buffer: tir.Buffer, storage: str) -> tir.Buffer:
-    """The buffer over memory of its own in a storage scope. A view's place in its memory is not kept (TVM keeps it)."""
+    """Return the buffer over new memory in a storage scope. The offset of a view is dropped (TVM keeps it)."""
     pointee = buffer.data.pointer.dtype if buffer.data.pointer is not None else buffer.dtype.element
     data = tir.Var(buffer.name, buffer.data.dtype, tir.PointerType(pointee, storage or "global"))
     if isinstance(buffer.elem_offset, tir.Var):
@@ -92,7 +92,8 @@ def copy_stage(
     guard: Expr = TRUE,
     partial: bool = False,
 ) -> Stage:
-    """The loops that copy `region` between its buffer and a cache of it, as large as the buffer or just as `region`.
+    """Return the loops that copy `region` between its buffer and a cache, which is as large as the buffer or as
+    `region`.
 
     They do where `guard` holds; `partial` says that others copy the rest. One of `source` and `target` is the buffer of
     the region, the other one the cache.
@@ -140,7 +141,7 @@ def place_after(tree: Tree, scope: tir.Block, writer: tir.Block, users: Collecti
     first = next((b for b in scope_info(tree, scope).blocks if b in users), None)
     if first is None:
         names = ", ".join(f"`{b.name}`" for b in users)
-        raise Refusal("E0642", f"{names}: not in the scope `{scope.name}` that `{writer.name}` stands in", tuple(users))
+        raise Refusal("E0642", f"{names}: not in the scope `{scope.name}` of `{writer.name}`", tuple(users))
     order = scope_info(tree, scope).blocks
     if order.index(first) <= order.index(writer):
         how = "is the block that" if first is writer else f"comes before `{writer.name}`, which"
@@ -158,15 +159,17 @@ def dependents(tree: Tree, scope: tir.Block, writer: tir.Block) -> list[tir.Bloc
 
 
 def only_writer(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> tir.Block | None:
-    """The block of the scope that writes `buffer`, None if none does; refuses (E0640) several."""
+    """Return the block of the scope that writes `buffer`, None if there is none; refuse (E0640) several."""
     writers = scope_info(tree, scope).writers.get(buffer, [])
     if len(writers) > 1:
         names = ", ".join(f"`{b.name}`" for b in dict.fromkeys(writers))
         raise Refusal(
-            "E0640", f"one block of `{scope.name}` may write `{buffer.name}`, and these do: {names}", tuple(writers)
+            "E0640",
+            f"only one block of `{scope.name}` may write `{buffer.name}`, but these do: {names}",
+            tuple(writers),
         )
     if writers and all(w.buffer is not buffer for w in writers[0].writes):
-        message = f"blocks inside `{writers[0].name}` write `{buffer.name}`, and it does not say so"
+        message = f"blocks inside `{writers[0].name}` write `{buffer.name}`, but it does not declare the write"
         raise Refusal("E0640", message, writers[0])
     return writers[0] if writers else None
 
@@ -211,7 +214,7 @@ def outer_guard(tree: Tree, block: tir.Block, high: tir.Stmt) -> Expr:
 
 
 def _inside(span: Range, extent: Expr) -> Range:
-    """The part of a constant range that lies in a dimension: an upper bound may be too high."""
+    """Return the part of a constant range that lies in a dimension: an upper bound may be too high."""
     low, size, end = tir.const_int(span.min), tir.const_int(span.extent), tir.const_int(extent)
     if low is None or size is None or end is None or (low >= 0 and low + size <= end):
         return span

@@ -25,7 +25,7 @@ AUTO_COPY = "auto_copy"  # blocks that copy a region with loops of their own
 
 
 def single_read(tree: Tree, block: tir.Block, scope: tir.Block) -> tir.Buffer:
-    """The one buffer that `block` reads and the scope computes; refuses (E0645)."""
+    """Return the only buffer that `block` reads and the scope computes; refuse (E0645) none or several."""
     writers = scope_info(tree, scope).writers
     buffers = list(dict.fromkeys(r.buffer for r in block.reads if r.buffer in writers))
     if len(buffers) == 1:
@@ -34,7 +34,7 @@ def single_read(tree: Tree, block: tir.Block, scope: tir.Block) -> tir.Buffer:
     words = f"reads {names}" if buffers else "reads none of those"
     raise Refusal(
         "E0645",
-        f"block `{block.name}` must read exactly one buffer that block `{scope.name}` computes, and {words}",
+        f"block `{block.name}` must read exactly one buffer that block `{scope.name}` computes, but {words}",
         (block, *(w for b in buffers for w in writers[b])),
         None
         if len(buffers) < 2
@@ -44,11 +44,11 @@ def single_read(tree: Tree, block: tir.Block, scope: tir.Block) -> tir.Buffer:
 
 
 def single_producer(tree: Tree, block: tir.Block, scope: tir.Block, buffer: tir.Buffer) -> tir.Block:
-    """The only block that writes `buffer`, which `block` alone reads; refuses (E0646)."""
+    """Return the only block that writes `buffer`, which only `block` reads; refuse (E0646) other cases."""
     leaves = [r.block for r in tree.realizes if _is_leaf_writer(tree, r.block, buffer) and tree.is_under(r, scope)]
     if len(leaves) != 1:
         names = ", ".join(f"`{b.name}`" for b in leaves)
-        raise Refusal("E0646", f"`{buffer.name}` must have one producer, and has {names or 'none'}", (block, *leaves))
+        raise Refusal("E0646", f"`{buffer.name}` must have one producer, but has {names or 'none'}", (block, *leaves))
     (producer,) = leaves
     words = complete_block_violation(tree, producer, scope)
     if words is not None:
@@ -62,7 +62,7 @@ def single_producer(tree: Tree, block: tir.Block, scope: tir.Block, buffer: tir.
         names = ", ".join(f"`{b.name}`" for b in others)
         raise Refusal(
             "E0646",
-            f"`{buffer.name}` cannot go away with block `{block.name}`: {names} reads it too",
+            f"`{buffer.name}` cannot be removed with block `{block.name}`: {names} reads it too",
             (block, *others),
             f'inline the producer into all of them: `sch.compute_inline("{producer.name}")`',
         )
@@ -93,7 +93,7 @@ class ConsumerInlining:
         self, consumer: tir.BlockRealize, loops: Sequence[tir.For], producer: tir.Block, buffer: tir.Buffer,
         around: Sequence[tir.For] = (),
     ) -> None:  # fmt: skip
-        """`loops` are those above the consumer, `around` those above the producer."""
+        """Create the inlining. `loops` are those above the consumer, `around` those above the producer."""
         self._around = around
         self._consumer, self._producer, self._buffer = consumer.block, producer, buffer
         if tir.const_int(consumer.predicate) != 1:
@@ -118,7 +118,7 @@ class ConsumerInlining:
     # ------------------------------------------------------------ which iteration takes which element
 
     def _solve(self) -> None:
-        """Express the consumer's axes by the indices that the producer stores at."""
+        """Express the consumer's axes by the indices at which the producer stores."""
         domain = {a.var: a.dom for a in self._consumer.iter_vars}
         for axis in self._consumer.iter_vars:
             if isinstance(axis.dom.min, tir.IntImm) and tir.const_int(axis.dom.extent) == 1:
@@ -132,18 +132,18 @@ class ConsumerInlining:
         try:
             self._values.update(inverse_affine_iter_map(iter_map.indices, stored.indices))
         except NotAffine as failure:
-            raise self._refusal(f"`{shown}` does not say which iteration an element is for ({failure})") from None
+            raise self._refusal(f"`{shown}` does not determine the iteration of an element ({failure})") from None
         domains = {a.var: from_range(a.dom) for a in self._producer.iter_vars}
         for axis in self._consumer.iter_vars:
             value = self._values.get(axis.var)
             if value is None:
-                raise self._refusal(f"`{shown}` does not say which `{axis.var.name}` an element is for")
+                raise self._refusal(f"`{shown}` does not determine the `{axis.var.name}` of an element")
             reached = eval_set(value, domains)
             low, last = axis.dom.min, c.sub(c.add(axis.dom.min, axis.dom.extent), 1)
             short = reached.low is not None and self._analyzer.prove(c.greater(reached.low, low))
             if short or reached.high is not None and self._analyzer.prove(c.less(reached.high, last)):
                 raise self._refusal(
-                    f"`{self._producer.name}` does not reach every `{axis.var.name}`, which runs from {low} to "
+                    f"`{self._producer.name}` does not cover every `{axis.var.name}`, which runs from {low} to "
                     f"{self._analyzer.simplify(last)}"
                 )
         own = {a.var: a.dom for a in self._consumer.iter_vars if tir.const_int(a.dom.extent) != 1}
@@ -237,7 +237,7 @@ class ConsumerInlining:
 
 
 def _without_division(value: tir.Expr, end: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
-    """`x // n < end` as `x < end * n`."""
+    """Return `x // n < end` as `x < end * n`."""
     match value:
         case tir.FloorDiv(lhs=x, rhs=tir.IntImm(value=n)) if n > 0:
             return x, c.mul(end, c.const(n, end.dtype))

@@ -66,8 +66,8 @@ class ProducerInlining:
             indices = ", ".join(map(str, store.indices))
             raise Refusal(
                 "E0645",
-                f"block `{block.name}` cannot be inlined: the indices of `{store.buffer.name}[{indices}]` do not tell "
-                f"which iteration stored an element ({why})",
+                f"block `{block.name}` cannot be inlined: the indices of `{store.buffer.name}[{indices}]` do not "
+                f"determine which iteration stored an element ({why})",
                 block,
             )
         for axis in block.iter_vars:
@@ -77,7 +77,7 @@ class ProducerInlining:
 
 
 def only_store(block: tir.Block, buffer: tir.Buffer | None = None) -> tir.BufferStore:
-    """The store that is the body of `block`; refuses (E0645) any other body, and stores through a matched buffer."""
+    """Return the only store of `block`; refuse (E0645) other bodies, and stores through a matched buffer."""
     store = block.body[0] if len(block.body) == 1 else None
     if not isinstance(store, tir.BufferStore):
         raise Refusal("E0645", f"block `{block.name}` cannot be inlined: its body is {_body_text(block.body)}", block)
@@ -85,13 +85,15 @@ def only_store(block: tir.Block, buffer: tir.Buffer | None = None) -> tir.Buffer
     for node in walk(store):
         used = getattr(node, "buffer", None)
         if isinstance(used, tir.Buffer) and used in own:
-            words = f"a view of `{own[used].name}`" if own[used] is not used else "a buffer of its own"
+            words = f"a view of `{own[used].name}`" if own[used] is not used else "its own buffer"
             raise Refusal(
                 "E0645", f"block `{block.name}` cannot be inlined: it uses `{used.name}`, which is {words}", block
             )
     if buffer is not None and store.buffer is not buffer:
         raise Refusal(
-            "E0645", f"block `{block.name}` stores to `{store.buffer.name}`, and says it writes `{buffer.name}`", block
+            "E0645",
+            f"block `{block.name}` stores to `{store.buffer.name}`, but declares that it writes `{buffer.name}`",
+            block,
         )
     return store
 

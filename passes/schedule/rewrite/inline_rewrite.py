@@ -1,4 +1,4 @@
-"""Rewriting a scope in which a buffer goes away: loads or stores of it are replaced, regions inferred anew."""
+"""Removal of a buffer from a scope: loads or stores of it are replaced, and regions are inferred again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlcc.passes.schedule.tree import Body, Tree
 
 
 class ScopeRewriter:
-    """Rebuilds a scope block without `buffer`.
+    """Rebuild a scope block without `buffer`.
 
     `load` gives what stands for a load of the buffer, `store` for a store to it, `realize` may change a block's
     realize once its inside is rewritten. `reuse` tells which block became which. Blocks that named the buffer in
@@ -102,7 +102,7 @@ def access_regions(block: tir.Block, visible: dict[tir.Var, tir.Buffer]) -> tupl
 
 
 def pointer_use(tree: Tree, body: Body, buffer: tir.Buffer) -> tir.Block | None | bool:
-    """The innermost block that uses `buffer` by its pointer or matches it to another buffer.
+    """Return the innermost block that uses `buffer` by its pointer or matches it to another buffer.
 
     False if none does, None if a statement outside of all blocks does.
     """

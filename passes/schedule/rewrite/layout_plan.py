@@ -19,7 +19,8 @@ from mlcc.passes.schedule.tree import Body, Stmt
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Statements before all others, statements in the place of others, and statements after others (by identity).
+    """Statements to insert before all others, replacements of statements, and statements to insert after others (by
+    identity).
 
     `reuse` says which block of a replacement was which.
     """
@@ -45,7 +46,7 @@ def plan_padding(
     site: tir.Block, old: tir.Buffer, new: tir.Buffer, back: tir.IndexMap, padding: tir.Expr, value: tir.IndexMap,
     analyzer: Analyzer,
 ) -> Plan:  # fmt: skip
-    """`padding` is the condition, over the indices of `back`, that holds where no element goes.
+    """Plan the padding. `padding` is the condition, over the indices of `back`, that holds where no element is stored.
 
     Nothing writes the buffer: its padding is assumed to be right. A writer runs over it in order: it is made to run
     over the new shape and choose. Else the padding is stored after the last writer.
@@ -71,7 +72,7 @@ def plan_padding(
 
 
 class _Writes:
-    """Collects the stores to a buffer, with the loops that drive their indices."""
+    """Collect the stores to a buffer, with the loops that drive their indices."""
 
     def __init__(self, buffer: tir.Buffer) -> None:
         self._buffer = buffer
@@ -139,7 +140,7 @@ class _Writes:
 
 
 def _loops(back: tir.IndexMap, new: tir.Buffer, body: Stmt) -> Stmt:
-    """`body` in loops over the new shape, whose variables are the indices of `back`."""
+    """Return `body` in loops over the new shape, whose variables are the indices of `back`."""
     for var, size in zip(reversed(back.indices), reversed(new.shape), strict=True):
         body = tir.For(var, c.const(0, size.dtype), size, tir.ForKind.SERIAL, (body,))
     return body
@@ -179,7 +180,7 @@ def _over_new_shape(
     write: _Write, new: tir.Buffer, back: tir.IndexMap, padding: tir.Expr, value: tir.IndexMap, analyzer: Analyzer,
     reuse: dict[tir.Block, tir.Block],
 ) -> Stmt | None:  # fmt: skip
-    """The writer's loops over the new shape, storing the padding or the value; None where that is not possible."""
+    """Return the writer's loops over the new shape, storing the padding or the value; None if that is not possible."""
     realize = write.realize
     if realize is None or not realize.block.iter_vars:
         return _opaque_over_new_shape(write, new, back, padding, value, analyzer, reuse)
@@ -268,7 +269,7 @@ def _holds(body: Body, realize: tir.BlockRealize) -> bool:
 def _with_stores(
     body: Body, store: Callable[[tir.BufferStore], tir.BufferStore | None], values: dict[tir.Var, tir.Expr]
 ) -> Body | None:
-    """`body` with its stores replaced, None if one of them cannot be."""
+    """Return `body` with its stores replaced, None if one of them cannot be."""
     replaced: dict[tir.BufferStore, tir.BufferStore] = {}
     for node in walk(body):
         if isinstance(node, tir.BufferStore):

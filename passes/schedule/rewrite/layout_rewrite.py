@@ -15,7 +15,7 @@ Regions = tuple[tir.BufferRegion, ...]
 
 
 class LayoutRewriter(AccessRewriter):
-    """Puts `new` in the place of `old`, indices mapped and simplified, and does what the plan for padding says."""
+    """Replace `old` by `new`, with indices mapped and simplified, according to the plan for padding."""
 
     def __init__(self, site: tir.Block, old: tir.Buffer, new: tir.Buffer, index_map: tir.IndexMap, plan: Plan) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class LayoutRewriter(AccessRewriter):
         return new
 
     def _indexed(self, regions: Regions) -> Regions:
-        """Regions whose bounds may load from the buffer."""
+        """Return the regions, whose bounds may load from the buffer, with indices mapped."""
         return (
             tuple(
                 map_children(r, lambda span: map_children(span, self._leaf) if isinstance(span, tir.Range) else span)
@@ -66,7 +66,7 @@ class LayoutRewriter(AccessRewriter):
 
 
 class AccessSimplifier(AccessRewriter):
-    """Simplifies the indices of all accesses, and the regions of blocks."""
+    """Simplify the indices of all accesses, and the regions of blocks."""
 
     def access(self, buffer: tir.Buffer, indices: Indices) -> tuple[tir.Buffer, Indices]:
         return buffer, self.simplified(indices)

@@ -28,7 +28,9 @@ def complete_regions(func: tir.PrimFunc, before: Tree) -> tuple[tir.PrimFunc, di
 
 
 class _Completion:
-    """Visits statements, inner blocks first. The root block states nothing, nor do the parts of a partitioned loop."""
+    """Complete the regions of blocks, inner ones first. The root block and the parts of a partitioned loop declare
+    none.
+    """
 
     def __init__(self, root: tir.Block | None, before: Tree) -> None:
         self._root, self._before = root, before
@@ -79,7 +81,7 @@ class _Completion:
 
 
 def _undeclared(block: tir.Block) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
-    """The buffers that a block writes, and those that it reads, without stating it."""
+    """Return the buffers that a block writes, and those that it reads, without declaring it."""
     read, written = _accessed_buffers(block)
     stated = {r.buffer.data for r in block.writes}
     return _not_declared(written, stated, block), _not_declared(
@@ -93,7 +95,7 @@ def _not_declared(touched: Iterable[tir.Buffer], stated: set[tir.Var], block: ti
 
 
 def _accessed_buffers(block: tir.Block) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
-    """The buffers from outside that a block reads and writes, by its own accesses or by those of blocks in it."""
+    """Return the outer buffers that a block reads and writes, in itself or in nested blocks."""
     read: set[tir.Buffer] = set()
     written: set[tir.Buffer] = set()
     allocated: set[tir.Var] = set()

@@ -20,7 +20,7 @@ def removable(tree: Tree, block: tir.Block) -> tir.Stmt:
             what = "of the function" if tree.scope(up) is None else f"in block `{up.name}`"
             raise Refusal(
                 "E0647",
-                f"block `{block.name}` is the only one {what}: without it nothing would be left",
+                f"block `{block.name}` is the only one {what}, so it cannot be removed",
                 (block,),
             )
         if not _holds_only(up, at):

@@ -47,7 +47,7 @@ def shifted(mins: Sequence[Expr]) -> Indexing:
 
 
 def fixed(indices: Indices) -> Indexing:
-    """Whatever the index was: the new one is `indices`."""
+    """Return a map that replaces every index by `indices`."""
     region = point(indices)
     return Indexing(lambda _: indices, lambda _: region)
 
@@ -58,7 +58,7 @@ def point(indices: Sequence[Expr]) -> Region:
 
 
 class Retarget(Rewriter):
-    """Replaces buffer `old` by `new` in the blocks that `takes` names; `reuse` maps old blocks to new.
+    """Replace buffer `old` by `new` in the blocks that `takes` names; `reuse` maps old blocks to new.
 
     Blocks that `skips` names are left alone with all that is in them. Blocks inside a block are asked for one by one.
     Of an `old[...]` that is replaced the indices stay: an index that itself loads from `old` goes on doing so, unless
@@ -148,7 +148,7 @@ class Retarget(Rewriter):
             if match.source.buffer is self._old and match.buffer.scope != self._new.scope:
                 raise Refusal(
                     "E0643", f"block `{block.name}` matches `{match.buffer.name}` in {quoted(match.buffer.scope)} to"
-                    f" `{self._old.name}`, which cannot be in {quoted(self._new.scope)} then", block,
+                    f" `{self._old.name}`, which cannot be moved to {quoted(self._new.scope)}", block,
                     f"cache it in {quoted(match.buffer.scope)}",
                 )  # fmt: skip
         new_matches = tuple(replace(m, source=self._region(m.source)) for m in old)

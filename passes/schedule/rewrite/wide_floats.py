@@ -18,7 +18,7 @@ def is_narrow(dtype: DType) -> bool:
 
 
 class WideFloats:
-    """Statements with narrow floats computed in `to`."""
+    """Compute narrow floats in the type `to`."""
 
     def __init__(self, to: DType) -> None:
         self._to = to

@@ -46,7 +46,7 @@ def _says(pattern: str) -> Callable[[Outcome], bool]:
 KNOWN: tuple[Known, ...] = (
     Known(
         "split", WE_REFUSE, "`disable_predication` is refused where the factors are seen to go beyond the extent",
-        _code("E0621", "go beyond the extent"),
+        _code("E0621", "exceed the extent"),
     ),
     Known(
         "loop_partition", WE_REFUSE, "a reduce loop of a block with an init is refused: each part would start again",
@@ -113,7 +113,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "transform_block_layout", WE_REFUSE,
         "a loop that does not run over all of its axis is refused: TVM's new loops do",
-        _code("E0638", "values, and the axis"),
+        _code("E0638", "values, but the axis"),
     ),
     Known(
         "pad_einsum", WE_REFUSE,

@@ -111,7 +111,7 @@ def _either(text: str, case: Case) -> None:
     try:
         case(ours)
     except mlcc.CompileError as exc:
-        if "go beyond the extent" in str(exc):
+        if "exceed the extent" in str(exc):
             return
     both(text, case)
 
