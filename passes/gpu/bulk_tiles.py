@@ -104,7 +104,7 @@ class _BulkCopyFormer(TirMutator):
         self._writes: dict[tir.Var, int] = {}
         self._kernel_vars = set(threads)  # variables that the kernel binds
         self._divergent: set[tir.Var] = {v for v in threads if v.name.startswith("threadIdx")}  # divergent variables
-        self._divergent_scopes = 0  # scopes around that not all threads come to
+        self._divergent_scopes = 0  # enclosing scopes that not all threads execute
         for node in (n for s in body for n in walk(s)):
             match node:
                 case tir.AllocBuffer(buffer=buffer, annotations=notes):

@@ -50,7 +50,7 @@ def check_private(kernel: Stmt, launch: Launch, host: Mapping[tir.Var, int | Non
     few = [sorted({0, 1, len(span) - 1} & set(span)) for span in places]
     threads: dict[tuple[int, ...], _Thread] = {}
     try:
-        for some in (few, places):  # the writers of elements missing here may be among the others
+        for some in (few, places):  # elements missing in the first may be written in the second
             for place in product(*some):
                 if place not in threads:
                     threads[place] = thread = _Thread(dict(zip(sizes, place, strict=True)), shared, dict(host))

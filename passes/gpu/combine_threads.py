@@ -34,7 +34,7 @@ from mlcc.passes.manage.stages import BLOCKS
 from mlcc.passes.schedule.analysis.reducers import ReductionParts, reduction_parts
 from mlcc.passes.schedule.refusal import Refusal
 
-SCOPE = "reduce_scope"  # the key of the attribute that says how to combine
+SCOPE = "reduce_scope"  # the key of the attribute with the combiner
 
 
 def combine_threads(func: tir.PrimFunc) -> tir.PrimFunc:

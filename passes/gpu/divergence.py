@@ -1,4 +1,4 @@
-"""Divergence analysis, and rewrites that sink divergent conditions and bounds so that barriers can stand.
+"""Divergence analysis, and rewrites that sink divergent conditions and bounds so that barriers are possible.
 
 if tx < 32:              for k in range(4):
     for k in range(4):       if tx < 32: S[tx] = ...

@@ -113,7 +113,7 @@ class _BarrierInserter:
         self._threads = [x.var for x in threads if x.thread in BLOCK and tir.const_int(x.extent) != 1]
         self._loops: list[tir.For] = []
         self._guards: list[Expr] = []
-        self._divergent_scopes: list[Stmt] = []  # scopes around that threads do not run alike
+        self._divergent_scopes: list[Stmt] = []  # enclosing scopes that differ between threads
         self._in_async = False
         self._aliases = Aliases()
         self._bound: set[tir.Var] = set()
@@ -306,7 +306,7 @@ class _BarrierInserter:
                 if a.root is not b.root and a.root is not None and b.root is not None:
                     continue
                 if self._divergent_scopes and not (a.shared or b.shared):
-                    continue  # of global memory, as far as barriers can be had
+                    continue  # of global memory, where barriers are not possible
                 if not (self._is_ordered_by_pipeline(a, b, loop) or self._is_same_thread(a, b, loop, next_only)):
                     return a, b
         return None

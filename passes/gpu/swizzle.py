@@ -36,9 +36,9 @@ WIDTHS = (128, 64, 32)
 PIECE = 16  # bytes that stay together
 ALIGNMENT = 1024
 SWIZZLE = "mlcc.swizzle"  # of an allocation: width, row and size of its `Permutation`
-# intrinsics that read or write up to a piece of shared memory: the pointer, and the offset beside it
+# intrinsics that access at most a piece of shared memory: positions of the pointer and the offset
 _PIECES = {"ptx_ldmatrix": ((5, 6),), "ptx_cp_async": ((0, 1),)}
-# and those that know of the order: they are told where elements would lie without it
+# intrinsics that apply the swizzle themselves: they get the unpermuted address
 BY_ADDRESS = frozenset({"ptx_shared_address", "mlcc_cp_async_bulk_tile"})
 
 

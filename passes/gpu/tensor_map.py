@@ -37,12 +37,12 @@ class MapForm:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The number of elements that a copy moves along each dimension."""
+        """Return the number of elements that a copy moves along each dimension."""
         return tuple(-(-size // step) for size, step in zip(self.box, self.steps, strict=True))
 
     @property
     def box_bytes(self) -> int:
-        """The number of bytes that a copy moves; elements outside of the tensor count."""
+        """Return the number of bytes that a copy moves; elements outside of the tensor count."""
         return prod(self.counts) * self.dtype.bytes
 
     def as_attribute(self) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def allocate_thread_memory(func: tir.PrimFunc) -> tir.PrimFunc:
 class _WorkspaceAllocator(TirMutator):
     def __init__(self) -> None:
         self._open: list[tuple[str, Expr, Expr]] = []  # of bound loops around: axis, place, extent
-        self._tags: set[str] = set()  # of the kernel at hand
+        self._tags: set[str] = set()  # of the current kernel
         self._inside: set[tir.Var] = set()  # variables defined inside the kernel
         self._address_taken: set[tir.Var] = set()  # data that something else than loads and stores uses
         self._hoisted: list[Stmt] = []

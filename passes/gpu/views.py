@@ -34,7 +34,7 @@ def resolve_views(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 class _Resolver(Placed):
-    """Binders stay as they are, except those of views. `flat` declares parameters that only views refer to."""
+    """Replace accesses of views; other binders stay. `flat` declares parameters that only views refer to."""
 
     def __init__(self, func: tir.PrimFunc) -> None:
         self._known: dict[tir.Var, Place] = {}
@@ -82,7 +82,7 @@ class _Resolver(Placed):
             case _:
                 return replace(node, buffer=self.buffer_binder(view), data=pointer)
         root = self._roots.get(data)
-        # the flat form of a parameter, which stands before all loops; in a text, views have their memory's data, too
+        # the flat form of a parameter, declared before all loops; in source code, views also have the data
         is_flat_form = root is not None and data is view.data and not _is_flat(root) and not self._loops
         if root is None or is_flat_form:
             self._roots.setdefault(view.data, view)

@@ -26,7 +26,7 @@ from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.manage.stages import FLAT
 
-MAX_UNROLLED = 16  # of virtual threads that stand one after the other; more of them are a loop
+MAX_UNROLLED = 16  # virtual threads that are unrolled; more of them become a loop
 
 
 def inject_virtual_threads(func: tir.PrimFunc) -> tir.PrimFunc:

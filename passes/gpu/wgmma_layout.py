@@ -71,12 +71,12 @@ class Wgmma:
 
     @property
     def sums(self) -> int:
-        """The number of accumulator elements that a thread holds."""
+        """Return the number of accumulator elements that a thread holds."""
         return self.n // 2
 
     @property
     def a_count(self) -> int:
-        """The number of elements of A that a thread holds if A is in registers."""
+        """Return the number of elements of A that a thread holds if A is in registers."""
         return M * self.k // THREADS
 
     def place_a(self, row: Expr, k: Expr) -> tuple[Expr, Expr]:

@@ -37,7 +37,7 @@ from mlcc.passes.manage.stages import FLAT
 
 Access = tir.BufferLoad | tir.BufferStore
 A = TypeVar("A", bound=Access)
-Check = tuple[tir.Op, tuple[Expr, ...]]  # an operator, and its arguments behind the index
+Check = tuple[tir.Op, tuple[Expr, ...]]  # an operator, and its arguments after the index
 _BYTE = DType.of("uint8")
 
 
@@ -103,7 +103,7 @@ class _CheckInserter(TirMutator):
     def __init__(self, func: tir.PrimFunc, name: str) -> None:
         self._func = func
         self._name = name
-        self._private_loops: dict[tir.Var, int] = {}  # by root, the loops around which it stands and could stand inside
+        self._private_loops: dict[tir.Var, int] = {}  # by root, the number of loops it could be moved into
         self._new_outputs = (
             tir.const_int(func.attrs.get(FRESH)) or 0
         )  # how many of the last buffers nothing wrote before

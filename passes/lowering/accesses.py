@@ -17,7 +17,7 @@ from mlcc.passes.lowering.effects import touches
 from mlcc.passes.lowering.match_buffer import matched
 
 _fresh_numbers = count(-(1 << 40), -1)  # numbers of scopes that no other access shares
-Scope = tuple[Stmt, int]  # a statement, and a number of each of its bodies, wherever it stands
+Scope = tuple[Stmt, int]  # a statement, and the number of one of its bodies
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,7 +21,7 @@ from mlcc.ir.tir import Expr, ForKind
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.accesses import Access, Scope, Uses, is_steady
 
-_LOOPS = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED)  # a vectorized loop has no room for an allocation
+_LOOPS = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED)  # a vectorized loop cannot contain an allocation
 
 
 def depth_of(uses: Uses, jumps: bool, loose: set[tir.Var]) -> int:

@@ -208,7 +208,7 @@ def _extent(region: Interval, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Ex
     length = _length(region, analyzer)
     most = analyzer.bound(length).max
     known = tir.const_int(whole)
-    if most < ((1 << whole.dtype.bits - 1) - 1 if known is None else known):  # the greatest integer is no bound
+    if most < ((1 << whole.dtype.bits - 1) - 1 if known is None else known):  # the greatest integer is not a bound
         return c.const(max(int(most), 0), whole.dtype), analyzer.simplify(region.low)
     return whole, None
 

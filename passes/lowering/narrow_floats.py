@@ -80,7 +80,7 @@ def _rounded_buffers(func: tir.PrimFunc) -> set[tir.Buffer]:
                 loaded.add(buffer)
             case tir.Bind(var=var, value=value) | tir.Let(var=var, value=value):
                 bound[var] = value
-            case tir.Call(args=args):  # memory that is handed on by its pointer
+            case tir.Call(args=args):  # memory that is passed by its pointer
                 escaping.update(a for a in args if isinstance(a, tir.Var))
             case tir.Block(alloc_buffers=allocated, match_buffers=views, annotations=annotations, writes=writes):
                 local.update(allocated)

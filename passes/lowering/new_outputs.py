@@ -22,7 +22,7 @@ FRESH = "mlcc.sanitize_fresh"  # of a PrimFunc: how many of the last buffers it 
 
 @dataclass(frozen=True)
 class MarkNewOutputs(LoweringStep):
-    """Mark PrimFuncs by how many of their last buffers are new memory, as code whose accesses are checked has to know.
+    """Mark PrimFuncs by how many of their last buffers are uninitialized memory, for code with checked accesses.
 
     The first step towards such code, from any stage. Where calls differ, or a PrimFunc is public, they call a copy.
 

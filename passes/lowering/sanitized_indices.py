@@ -20,7 +20,7 @@ from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
 
 INDEX = tir.Op("tir.sanitize_index")  # T.sanitize_index(index, extent, text): the index, if it is one of its dimension
-OWN = "mlcc.sanitize_own"  # of an allocation: in how many parallel loops inside each iteration has memory of its own
+OWN = "mlcc.sanitize_own"  # of an allocation: the number of inner parallel loops whose iterations have private memory
 _AS_LOWERED = " (as lowered)"
 
 

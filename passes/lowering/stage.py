@@ -126,7 +126,7 @@ def with_lowering(pipeline: Pipeline, module: IRModule, kind: str, sanitize: boo
 
 
 def placed(diagnostic: Diagnostic, func: tir.PrimFunc) -> Diagnostic:
-    """Return the diagnostic, located at the function if it has no place of its own."""
+    """Return the diagnostic, located at the function if it has no location."""
     return (
         diagnostic
         if diagnostic.primary.span

@@ -1,4 +1,4 @@
-"""Paths of accesses in kernels (see `passes.gpu.kernels`), as memory that several threads share sees them.
+"""Paths of accesses in kernels (see `passes.gpu.kernels`), from the point of view of memory shared by threads.
 
 For memory of one thread, an execution of a scope has the accesses of that thread. For memory of a block it has those of
 all threads: loops over threads count as inner loops, separate for each access.

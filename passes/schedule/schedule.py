@@ -188,7 +188,7 @@ class Schedule(Primitives):
         before, trace_length, memo_node = self._state, len(self._trace), self._memo_node
         try:
             name = self._function_name(func_name)
-            # rules stand above schedules, which know them by their place alone
+            # rules depend on schedules, so they are imported late
             At("mlcc.passes.auto_schedule.by_rule:schedule_by_rule")(self, name, rule, choices, target)
         except Refusal as exc:
             raise CompileError(self._diagnostic("schedule_by_rule", exc, self._state, None)) from None

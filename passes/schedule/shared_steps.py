@@ -34,7 +34,7 @@ class Place:
     def __init__(self, first: Place | None = None) -> None:
         self._first = first or self
         self._after: dict[Any, MemoEntry] = {}
-        self._kept = 0  # behind the first place
+        self._kept = 0  # after the first place
 
     def find(self, step: Any) -> MemoEntry | None:
         """Return the memoized result of a step (`key_of`) from here; None if there is none."""

@@ -77,7 +77,7 @@ class State:
         self.working_on: str | None = _default_function(module)
         self.primitive = ""  # the name of the one that runs, for those that come later and find its traces
         self.recorded: dict[str, Any] = {}  # arguments of the running primitive to be recorded otherwise than given
-        self.intrins: Mapping[str, TensorIntrin] = {}  # tensor intrinsics that this schedule alone knows
+        self.intrins: Mapping[str, TensorIntrin] = {}  # tensor intrinsics registered in this schedule only
         self._blocks: dict[BlockRV, tuple[str, tir.Block]] = {}
         self._loops: dict[LoopRV, tuple[str, tir.Var | str]] = {}
         self._values: dict[ExprRV, int] = {}

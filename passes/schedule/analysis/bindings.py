@@ -131,8 +131,8 @@ def is_affine_binding(tree: Tree, realize: tir.BlockRealize) -> bool:
     return affine
 
 
-# A step that keeps which iterations there are (`split`, `fuse`, `reorder`) may make a binding so involved that it is no
-# longer seen to be affine, although it still is. So a block remembers where it stood before such a step.
+# A step that keeps the set of iterations (`split`, `fuse`, `reorder`) may make a binding so complex that it is no
+# longer recognized as affine, although it still is. So a block remembers its place before such a step.
 Remembered = dict[tir.Block, tuple[Tree, tir.BlockRealize]]
 
 

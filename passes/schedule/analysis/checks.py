@@ -143,7 +143,9 @@ def check_loop_starts_at_zero(loop: tir.For, analyzer: Analyzer | None = None) -
 
 
 def scope_root(tree: Tree, node: tir.Stmt, require_stage_pipeline: bool = False) -> tir.Block:
-    """The block around; refuses (E0655) for the root block, (E0659) for a scope that must be a stage pipeline."""
+    """Return the enclosing block. Refuse (E0655) the root block, (E0659) a scope that must be a stage pipeline but is
+    not.
+    """
     scope = tree.scope(node)
     if scope is None:
         raise Refusal("E0655", "the root block cannot be transformed", node)

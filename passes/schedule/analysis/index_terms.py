@@ -75,7 +75,7 @@ def _count(counted: list[TermCount], term: Expr, times: int, terms: Terms, order
             known.times += times
             return
     at = len(counted)
-    if ordered:  # behind all that are as large, found by halving
+    if ordered:  # after all terms of the same size, by binary search
         low, high = 0, at
         while low < high:
             middle = (low + high) // 2

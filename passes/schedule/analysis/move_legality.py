@@ -103,7 +103,9 @@ def cut_axis(tree: Tree, realize: tir.BlockRealize, kinds: tuple[IterKind, ...])
         span = domain.get(value) if isinstance(value, tir.Var) else None
         if axis.kind not in kinds or span is None or not any(v in domain for v in used_vars(span.extent)):
             continue
-        if not analyzer.prove(c.greater_equal(span.extent, axis.dom.extent)):  # a triangle: as far as another loop
+        if not analyzer.prove(
+            c.greater_equal(span.extent, axis.dom.extent)
+        ):  # a triangular range, bounded by another loop
             return axis
     iter_map = detect_iter_map(realize.values, domain, realize.predicate, "surjective", analyzer)
     for axis, index in zip(realize.block.iter_vars, iter_map.indices, strict=False):

@@ -50,7 +50,7 @@ class ScopeInfo:
         return [r.block for r in self.realizes]
 
     def _add(self, block: tir.Block) -> None:
-        declared = with_regions(block)  # what a mere scope does not say of the blocks in it
+        declared = with_regions(block)  # with the regions that a plain scope does not declare
         for region in declared.reads:
             self.readers.setdefault(region.buffer, []).append(block)
         for region in declared.writes:

@@ -28,7 +28,7 @@ from mlcc.passes.schedule.mls.values import (
     plain,
 )  # fmt: skip
 
-GIVEN = "sch"  # the name that top-level statements know the schedule by
+GIVEN = "sch"  # the name of the schedule in top-level statements
 
 
 class Steps(Protocol):

@@ -142,7 +142,7 @@ class _ScriptInterface:
             raise CompileError(placed) from None
         self.intrinsics.append((name, path))
 
-    # ------------------------------------------------------------ methods of a schedule that are no primitives
+    # ------------------------------------------------------------ methods of a schedule that are not primitives
 
     def _get(self, handle: Any) -> Any:
         if not isinstance(handle, (BlockRV, LoopRV, ExprRV, int)):

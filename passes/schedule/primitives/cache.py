@@ -193,7 +193,7 @@ def _input_region(
     inside = scope_info(tree, scope).readers.get(buffer, ())
     if stated is not None or scope is tree.root or not inside or not _is_written(tree, buffer):
         return stated or full_region(buffer)
-    # a scope that does not say what it reads, as in a partitioned loop: there may be nothing in the rest yet
+    # a scope that does not declare what it reads, as in a partitioned loop: the rest may not be written yet
     regions = [own_region(b, r, writing=False) for b in inside for r in with_regions(b).reads if r.buffer is buffer]
     whole = [relaxed(tree, b, r, scope) for b, r in zip(inside, regions, strict=True)]
     for reader, region, part in zip(inside, regions, whole, strict=True):

@@ -185,7 +185,7 @@ def _pad_value(given: Any, mapping: tir.IndexMap, buffer: tir.Buffer, dtype: Any
         raise Refusal("E0671", f"the padding of `{buffer.name}` must be one value, not {len(pad_map.result)}")
     value = pad_map.result[0]
     if isinstance(value, tir.IntImm) and value.dtype.is_int and buffer.dtype.is_int and value.dtype is not buffer.dtype:
-        # a literal in a text is as wide as the indices beside it
+        # a literal in source code has the width of the neighboring indices
         value = _element(value.value, buffer)
         pad_map = replace(pad_map, result=(value,))
     if value.dtype is not buffer.dtype:

@@ -18,7 +18,7 @@ def same_function(loops: Sequence[LoopRef], doing: str) -> str:
 
 
 def check_plain(loop: tir.For, doing: str) -> None:
-    """Refuse (E0620) a loop with annotations, a thread axis or a step, none of which its successors could keep."""
+    """Refuse (E0620) a loop with annotations, a thread axis or a step, which the new loops could not keep."""
     name = loop.var.name
     if loop.thread is not None:
         raise Refusal(

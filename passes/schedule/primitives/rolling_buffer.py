@@ -208,7 +208,7 @@ class _WindowFolder(Rewriter):
         if old is self._scope:
             allocs = tuple(self._new if b is self._old else b for b in new.alloc_buffers)
             return replace(new, alloc_buffers=allocs)
-        # iterations of the folded dimension hand data on, so none of its axes is free to be reordered (as in TVM, in
+        # iterations of the folded dimension depend on each other, so its axes must not be reordered (as in TVM, in
         # every block of the scope)
         axes = tuple(
             replace(a, kind=tir.IterKind.OPAQUE) if i == self._window.axis else a for i, a in enumerate(new.iter_vars)

@@ -41,7 +41,7 @@ class ScopeRewriter:
     def scope(self, block: tir.Block) -> tir.Block:
         """The scope block without the buffer; its own regions stay."""
         self._record_buffers(block)
-        for stmt in block.body:  # a step costs by what it changes: what does not know the buffer is not walked through
+        for stmt in block.body:  # statements that do not use the buffer are skipped
             if stmt in self._tree and self.buffer not in uses(self._tree, stmt).objects:
                 self._memo[id(stmt)] = (stmt, stmt)
         rewritten = map_children(block, self.visit)

@@ -55,7 +55,9 @@ class _Completion:
     def _block(self, block: tir.Block) -> tir.Block:
         init = None if block.init is None else self.body(block.init)
         new_block = replace(block, init=init, body=self.body(block.body))
-        if block is not self._root and (block.iter_vars or block.reads or block.writes):  # a plain scope says nothing
+        if block is not self._root and (
+            block.iter_vars or block.reads or block.writes
+        ):  # a plain scope declares nothing
             new_block = self._completed(new_block)
         if new_block is not block:
             self.new_blocks[block] = new_block
