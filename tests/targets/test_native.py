@@ -309,7 +309,7 @@ def test_a_call_that_does_not_fit() -> None:
 
 
 def test_no_kernel_for_an_extern() -> None:
-    refused("E0701", "`twice` is not among those.*pragma_import_llvm", program())
+    refused("E0701", "`twice` is not allowed.*pragma_import_llvm", program())
     refused("E0701", "`twice` is not among those", program(TWICE.replace("twice", "once")))
 
 

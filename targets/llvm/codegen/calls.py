@@ -1,4 +1,4 @@
-"""Calls with effects: functions of the module, externs, packed functions, pointers, return."""
+"""Calls: functions of the module, externs, pointers, return, and the table of all intrinsics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def call(e: Emitter, node: tir.Call) -> Value:
-    """Any call: an intrinsic by its table, or a function of the module."""
+    """Emit a call of an intrinsic or of a function of the module."""
     op = node.op
     if isinstance(op, relax.GlobalVar):
         return e.module_function(op.name, node.args, node)
@@ -35,7 +35,7 @@ def call(e: Emitter, node: tir.Call) -> Value:
         raise unsupported(f"the {e.TARGET} target has no `T.{name}`", node.span, help=did_you_mean(name, e.CALLS))
     value = emit(e, node)
     if value.type != register_type(node.dtype) and not node.dtype.is_handle:
-        raise unsupported(f"`T.{name}` of these arguments is not {node.dtype}", node.span)
+        raise unsupported(f"`T.{name}` of these arguments does not return {node.dtype}", node.span)
     return value
 
 
@@ -43,7 +43,7 @@ def call(e: Emitter, node: tir.Call) -> Value:
 
 
 def module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
-    """Call a kernel. Arguments are pointers, or tensors that tell the callee's symbols too."""
+    """Emit a call of a kernel. Arguments are pointers, or tensors that also determine the callee's symbols."""
     fn = e.fn
     kernel = e.ctx.kernel(name)
     sig = kernel.signature
@@ -63,7 +63,7 @@ def module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir
             values.append(casts.to_memory(e, e.expr(arg), arg.dtype))
     for symbol in sig.symbols:
         if symbol not in symbols:
-            message = f"the value of `{symbol.name}` in the call of `{name}` cannot be told from its arguments"
+            message = f"the value of `{symbol.name}` in the call of `{name}` cannot be derived from its arguments"
             raise CompileError(error("E0708", message, node.span))
         values.append(e.index(symbols[symbol]))
     result = NULL
@@ -78,14 +78,14 @@ def module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir
 
 
 def callee_workspace(node: Node, ctx: ModuleContext) -> int:
-    """Emit the kernels that are called from here; the most scratch memory that one of them needs, in bytes."""
+    """Emit the kernels that a node calls; return the maximum of their workspaces, in bytes."""
     largest = 0
     for call in find(node, tir.Call):
         name = call.op.name if isinstance(call.op, relax.GlobalVar) else _extern_name(call)
         if name in ctx.functions or isinstance(call.op, relax.GlobalVar):
             size = tir.const_int(ctx.kernel(name).workspace)
             if size is None:
-                message = f"`{name}` has temporaries of symbolic size and can be called from a relax function only"
+                message = f"`{name}` has temporaries of symbolic size, so only relax functions can call it"
                 raise unsupported(message, call.span)
             largest = max(largest, size)
     return largest
@@ -99,7 +99,7 @@ def _extern_name(node: tir.Call) -> str:
 
 
 def _bind_symbols(buffer: tir.Buffer, array: tir.Call, symbols: dict[tir.Var, tir.Expr]) -> None:
-    """Bind the symbols of a callee's buffer, in `symbols`, to shape, strides and offset of the tensor passed for it."""
+    """Bind the symbols of a callee's buffer to the shape, strides and offset of the tensor passed for it."""
     shape, strides = packed.array_layout(array)
     pairs: list[tuple[tir.Expr, tir.Expr]] = []
     if len(shape) == len(buffer.shape):
@@ -126,9 +126,9 @@ def _extern(e: Emitter, node: tir.Call) -> Value:
         return e.module_function(symbol, args, node)
     if symbol not in e.ctx.options.allow_extern:
         near = did_you_mean(symbol, LIBM)
-        help = f"bring it along as LLVM IR (pragma_import_llvm), allow it with --allow-extern {symbol}, or use "
+        help = f"provide it as LLVM IR (pragma_import_llvm), allow it with --allow-extern {symbol}, or use "
         help += "T.call_packed" + (f"; {near}" if near else "")
-        raise unsupported(f"the extern `{symbol}` is not among those that may be called", node.span, help=help)
+        raise unsupported(f"the extern `{symbol}` is not allowed", node.span, help=help)
     return _c_function(e, symbol, args, node)
 
 
@@ -157,7 +157,7 @@ def _libm(e: Emitter, symbol: str, types: tuple[str, ...], args: tuple[tir.Expr,
 
 
 def _c_function(e: Emitter, symbol: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
-    """A C function by the arguments' types; narrow integers are extended as the C conventions ask."""
+    """Emit a call of a C function by the arguments' types; narrow integers are extended as C's conventions require."""
     for dtype in (node.dtype, *(a.dtype for a in args)):
         if dtype.lanes > 1 or is_small_float(dtype):
             raise unsupported(f"{dtype} cannot be passed to the extern `{symbol}`", node.span)
@@ -175,14 +175,14 @@ def _c_function(e: Emitter, symbol: str, args: tuple[tir.Expr, ...], node: tir.C
 
 
 def _native_function(e: Emitter, native: NativeFunction, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
-    """A function of a native kernel: what is passed has the types that its LLVM IR states."""
+    """Emit a call of a function of a native kernel; the argument types must match its LLVM IR."""
     fn, values = e.fn, [e.expr(a) for a in args]
     void = native.result == "void"
     argument_types = tuple(v.type for v in values)
     result_type = "void" if void else register_type(node.dtype)
     small = any(is_small_float(a.dtype) for a in (node, *args))
     if native.varargs or small or argument_types != native.params or result_type != native.result:
-        message = f"`{native.name}` is {native} in its LLVM IR, and called as {node.dtype}({', '.join(argument_types)})"
+        message = f"`{native.name}` is {native} in its LLVM IR, but called as {node.dtype}({', '.join(argument_types)})"
         raise CompileError(error("E0708", message, node.span))
     callee = e.ctx.module.declare(NATIVE_PREFIX + native.name, native.result, native.params)
     if void:
@@ -210,7 +210,7 @@ _LLVM_INTRINSICS = {
 
 
 def _llvm_intrinsic(e: Emitter, node: tir.Call) -> Value:
-    """An LLVM intrinsic by name; those over operands of one type are known. A count of operands may follow the name."""
+    """Emit an LLVM intrinsic whose operands have one type. A count of operands may follow the name."""
     first = node.args[0] if node.args else None
     name = first.value if isinstance(first, tir.StringImm) else ""
     base = name.removeprefix("llvm.")
@@ -219,10 +219,10 @@ def _llvm_intrinsic(e: Emitter, node: tir.Call) -> Value:
         return zero(node.dtype)
     count = _LLVM_INTRINSICS.get(base)
     if count is None:
-        message = f"the LLVM intrinsic `{name}` is not among those that may be called"
+        message = f"the LLVM intrinsic `{name}` is not supported"
         raise unsupported(message, node.span, help=did_you_mean(base, _LLVM_INTRINSICS))
     if len(args) == count + 1 and tir.const_int(args[0]) is not None:
-        args = args[1:]  # older texts give the number of operands that pick the overload
+        args = args[1:]  # older texts give the number of operands that select the overload
     if len(args) != count or any(a.dtype is not node.dtype for a in args) or is_small_float(node.dtype):
         raise unsupported(f"`llvm.{base}` takes {count} operands of the result's type", node.span)
     takes_dtype = node.dtype.is_int if base in _INTEGER_INTRINSICS else node.dtype.is_float
@@ -281,12 +281,12 @@ def _ret(e: Emitter, node: tir.Call) -> Value:
         value = casts.cast(e, e.expr(node.args[0]), node.args[0].dtype, dtype)
         e.fn.store(casts.to_memory(e, value, dtype), address)
     e.leave(integer("i32", 0))
-    e.fn.start(e.fn.label("dead"))  # an expression has to end in an open block
+    e.fn.start(e.fn.label("dead"))  # an expression must end in an open block
     return zero(node.dtype)
 
 
 def _no_op_barrier(e: Emitter, node: tir.Call) -> Value:
-    """A barrier: thread-bound loops that need one are refused before, so it orders nothing here."""
+    """Emit nothing for a barrier: code for CPUs that would need one has been refused earlier."""
     return zero(node.dtype)
 
 

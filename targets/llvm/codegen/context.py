@@ -18,14 +18,14 @@ from mlcc.targets.llvm.codegen.versions import Version
 from mlcc.targets.plan.context import Planning
 from mlcc.targets.plan.exports import numbered
 
-# `i32 @mlcc_packed_call(i32 slot, ptr args, i32 count)`: calls the packed function bound to a slot with `count`
-# pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
+# `i32 @mlcc_packed_call(i32 slot, ptr args, i32 count)` calls the packed function bound to a slot with `count` pointers
+# to DLTensors; it returns 0 or an error code. The host part defines it if a slot is used.
 PACKED_CALL = "mlcc_packed_call"
 CONSTANTS = "mlcc_unnamed_prefix_constants"  # the symbol of the data section with the weights
 
 
 def constants_declaration(is_far: bool) -> str:
-    """The declaration of CONSTANTS: a symbol within reach, or one whose address code takes from a slot."""
+    """Return the declaration of CONSTANTS: a symbol within 32-bit reach, or one addressed through a slot."""
     return f"external {'' if is_far else 'hidden '}constant [0 x i8], align {ALIGNMENT}"
 
 
@@ -50,19 +50,18 @@ class EmitOptions:
 
 @dataclass(slots=True)
 class ModuleContext:
-    """Collects what functions of one module need from it, in order of first use.
+    """The state of one module: declarations that its functions need, in order of first use.
 
-    `functions` are the PrimFuncs by name (for calls between them), `kernels` those that are emitted. `features` are
-    LLVM's names of what the CPU can do (`avx2`, `f16c`). `packed` maps the names of packed functions to slots,
-    `errors` a (kind, message) to the code that a kernel returns for it; kind is the name of a Python exception, or
-    `INDEX`.
-    `natives` are the functions of native kernels, `externs` the symbols that `allow_extern` let through (what
-    `libm.ALLOWED` names is not among them). `emitting` and `problems` are of the kernels under way.
-    `formulas` are elementary functions of float32 that the machine computes in a way of its own.
-    `finished` is told the name of every kernel whose functions are complete.
-    `versions` are the CPUs beside that of the object, `least`, that kernels have versions for, the best last; `cpu` is
-    that of the kernel under way, `features` and `function_attrs` are its. `direct` are kernels by name that other
-    kernels call, and not what picks a version.
+    `functions` are the PrimFuncs by name, `kernels` the emitted ones. `features` are LLVM's names of CPU features
+    (`avx2`, `f16c`). `packed` maps names of packed functions to slots, `errors` maps (kind, message) to error codes;
+    the kind is the name of a Python exception, or `INDEX`. `natives` are the functions of native kernels, `externs` the
+    used symbols of `allow_extern` (without those of `libm.ALLOWED`). `emitting` and `problems` belong to the kernels in
+    progress. `formulas` override elementary functions of float32. `finished` is called with the name of every complete
+    kernel.
+
+    `versions` are the CPUs that kernels have versions for, the best last, besides `least`, that of the object; `cpu`,
+    `features` and `function_attrs` are those of the current kernel. `direct` maps names to kernels that other kernels
+    call without the dispatcher.
     """
 
     module: ModuleText
@@ -85,11 +84,11 @@ class ModuleContext:
     direct: dict[str, Kernel] = field(default_factory=dict)
 
     def packed_slot(self, name: str) -> int:
-        """The slot of a packed function, numbered from 0 in order of first use."""
+        """Return the slot of a packed function, numbered from 0 in order of first use."""
         return self.packed.setdefault(name, len(self.packed))
 
     def error_code(self, kind: str, message: str) -> int:
-        """The code for a message; equal messages share one. `mlcc.runtime.abi` has the kinds of codes."""
+        """Return the error code of a message; equal messages share one. `mlcc.runtime.abi` has the kinds of codes."""
         return numbered(self.errors, kind, message)
 
     @property
@@ -98,7 +97,7 @@ class ModuleContext:
 
     @property
     def is_gpu(self) -> bool:
-        """The code is of one thread of many: it has no libm, no vectors to speak of, and little memory of its own."""
+        """True for the code of a GPU thread: it has no libm, hardly any vectors, and little private memory."""
         return self.module.triple.startswith("nvptx")
 
     @property
@@ -107,13 +106,13 @@ class ModuleContext:
 
     @property
     def converted_floats(self) -> frozenset[str]:
-        """The dtypes below float32 that the machine converts from and to it itself."""
+        """The dtypes narrower than float32 that the machine converts by instructions."""
         if self.is_gpu:
             return frozenset({"float16", "bfloat16"}) if "bf16" in self.features else frozenset({"float16"})
         return frozenset({"float16"}) if "f16c" in self.features or not self.is_x86 else frozenset()
 
     def kernel(self, name: str) -> Kernel:
-        """The kernel of a PrimFunc of the module, emitted on first use. Raises CompileError."""
+        """Return the kernel of a PrimFunc of the module, emitted on first use. Raises CompileError."""
         from mlcc.targets.llvm.codegen.kernel import emit_kernel
 
         name = self._own_version(name)
@@ -121,7 +120,7 @@ class ModuleContext:
         return self.direct.get(name, kernel) if self.emitting else kernel
 
     def _own_version(self, name: str) -> str:
-        """The version of a kernel for the CPU of the one under way, which calls it; itself if it has none."""
+        """Return the name of a kernel's version for the CPU of the current kernel; its own name if there is none."""
         if self.cpu is None or name not in self.functions:
             return name
         versions = version_names(self.functions[name])

@@ -1,7 +1,7 @@
-"""The state of one function under emission, and the dispatch over expressions and statements.
+"""The emitter of one function: its state, and the dispatch over expressions and statements.
 
-How each kind of node is emitted is in `arith` (operators), `memory` (loads and stores), `casts`, `calls` (intrinsics
-and functions) and `statements`; the tables at the end of this file put them together.
+The code for each kind of node is in `arith` (operators), `memory` (loads and stores), `casts`, `calls` (intrinsics and
+functions) and `statements`; the tables at the end of this file join them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from mlcc.targets.llvm.codegen.storage import Memory
 
 
 class Emitter:
-    """Emits expressions and statements at the end of `fn`.
+    """Emit expressions and statements at the end of `fn`.
 
-    `values` maps variables to what they are in this function; `wide` holds the 64-bit form of a narrower integer
-    variable where it was computed without overflow, for addresses. Every way out of the function goes through `leave`.
-    `storage` gives memory to buffers, partly in `workspace`; `callee_workspace` is scratch memory for called kernels,
-    and `result` is the dtype and place of a returned value.
+    `values` maps variables to their values in this function; `wide` has the 64-bit form of a narrower integer variable
+    if it was computed without overflow, for addresses. Every exit of the function goes through `leave`. `storage`
+    allocates buffers, partly in `workspace`; `callee_workspace` is scratch memory for called kernels, and `result` is
+    the dtype and address of a returned value.
 
-    Other machines than CPUs have a subclass: `CALLS` are the intrinsics by name, `TARGET` names it in messages,
-    `MASKED_MEMORY` says whether LLVM's masked loads and stores of vectors are used: else each lane is tested.
+    Targets other than CPUs have a subclass: `CALLS` are the intrinsics by name, `TARGET` is its name in messages, and
+    `MASKED_MEMORY` says whether LLVM's masked loads and stores are used; otherwise each lane is tested.
     """
 
     TARGET: ClassVar[str] = "llvm"
@@ -46,33 +46,33 @@ class Emitter:
         self.storage = storage
         self.values: dict[tir.Var, Value] = {}
         self.wide: dict[tir.Var, Value] = {}
-        self.distinct: set[tir.Var] = set()  # pointers to memory that no other of the function's points to
+        self.distinct: set[tir.Var] = set()  # pointers without aliases in the function
         self.loops: list[tuple[str, str]] = []  # (label of `continue`, label of `break`)
-        self.around: list[tir.For] = []  # the loops around, and what changes in them (`loop_invariants`)
+        self.around: list[tir.For] = []  # enclosing loops, for `loop_invariants`
         self.changed: dict[tir.For, frozenset[tir.Var | tir.Buffer]] = {}
         self.fast = _fast_math_flags(ctx.options)
         self.workspace = NULL
         self.callee_workspace = NULL
-        self.private: set[tir.Var] = set()  # pointers to memory on the stack of this function
-        self.mask: Value | None = None  # which lanes are on, inside branches by lane
-        self.is_part = False  # a function split off another
-        self.parts = 0  # functions split off so far
+        self.private: set[tir.Var] = set()  # pointers to this function's stack
+        self.mask: Value | None = None  # active lanes, inside vector conditions
+        self.is_part = False  # True for a function outlined from another one
+        self.parts = 0  # number of functions outlined from this one
         self.result: tuple[DType, Value] | None = None
         self._speculatable: dict[int, tuple[tir.Expr, bool]] = {}
         self._failures: dict[int, str] = {}
-        self._reports: list[tuple[str, Callable[[], None]]] = []  # exits to be emitted at the end, by label
+        self._reports: list[tuple[str, Callable[[], None]]] = []  # (label, emitter) of exits at the end of the function
 
     # ------------------------------------------------------------ expressions
 
     def expr(self, node: tir.Expr) -> Value:
-        """The value of an expression, of its register type."""
+        """Emit an expression; return its value in its register type."""
         emit = _EXPRESSIONS.get(type(node))
         if emit is None:
-            raise unsupported(f"`{type(node).__name__}` has no place in loop code", node.span)
+            raise unsupported(f"`{type(node).__name__}` is not allowed in loop code", node.span)
         return emit(self, node)
 
     def index(self, node: tir.Expr) -> Value:
-        """A scalar integer as i64. Sums and products are computed in 64 bits, so that they do not wrap at 32."""
+        """Emit a scalar integer as i64. Sums and products are computed in 64 bits, so that they do not wrap at 32."""
         fn = self.fn
         if isinstance(node, tir.IntImm):
             return integer("i64", node.value)
@@ -91,21 +91,21 @@ class Emitter:
         return fn.convert("sext" if node.dtype.kind == "int" else "zext", value, "i64")
 
     def index_parts(self, node: tir.Expr) -> tuple[Value, ...]:
-        """An index as a sum, in the order in which an address is computed from it."""
+        """Emit an index as terms of a sum, which are added to the address in order."""
         return (self.index(node),)
 
     def alignment(self, buffer: tir.Buffer, index: tir.Expr) -> int:
-        """To how many bytes an access of consecutive elements is surely aligned."""
+        """Return the known alignment in bytes of an access to consecutive elements."""
         return buffer.dtype.bytes
 
     def intrinsic(self, name: str, *args: Value) -> Value:
-        """An LLVM intrinsic whose arguments and result have one type, by its name without types."""
+        """Call an LLVM intrinsic, named without types, whose arguments and result have the same type."""
         type = args[0].type
         declared = self.ctx.module.declare(f"{name}.{casts.mangled(type)}", type, [type] * len(args))
         return self.fn.call(type, declared, args)
 
     def speculatable(self, node: tir.Expr) -> bool:
-        """Return True if an expression may be speculated: evaluation neither faults nor costs much."""
+        """Return True if an expression may be speculated: its evaluation cannot fault and is cheap."""
         cached = self._speculatable.get(id(node))
         if cached is not None:
             return cached[1]
@@ -121,14 +121,14 @@ class Emitter:
     # ------------------------------------------------------------ statements and ways out
 
     def body(self, statements: tuple[tir.Stmt, ...]) -> None:
-        """Statements in order, in functions of their own where they are many."""
+        """Emit statements; long bodies are outlined into functions."""
         if self.mask is None and outline.needs_split(statements):
             outline.emit_split(self, statements)
         else:
             self.plain_body(statements)
 
     def plain_body(self, statements: tuple[tir.Stmt, ...]) -> None:
-        """Emit statements in order; dead code after a return or a jump is skipped."""
+        """Emit statements; dead code after a return or a jump is skipped."""
         for stmt in statements:
             if not self.fn.is_open:
                 return
@@ -141,13 +141,14 @@ class Emitter:
                 self._record_problem(stmt, exc)
 
     def _record_problem(self, stmt: tir.Stmt, problem: CompileError) -> None:
-        """Keep what is wrong with a statement and go on, to find what else is; the kernel is refused in the end."""
+        """Record the diagnostics of a statement and continue, to find further ones; the kernel is rejected at the
+        end."""
         for diagnostic in problem.diagnostics:
             if diagnostic.primary.span is None:
                 diagnostic = replace(diagnostic, primary=Label(stmt.span, diagnostic.primary.text))
             self.ctx.problems.append(diagnostic)
         if isinstance(stmt, tir.Bind):
-            self.bind(stmt.var, Value("i8", "poison"))  # never compiled: it only keeps its uses from being reported
+            self.bind(stmt.var, Value("i8", "poison"))  # avoids follow-up errors at its uses; never compiled
         elif isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer)):
             self.bind(stmt.buffer.data, NULL)
 
@@ -156,15 +157,15 @@ class Emitter:
         self.wide.pop(var, None)
 
     def module_function(self, name: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
-        """A call of another PrimFunc."""
+        """Emit a call of another PrimFunc."""
         return calls.module_function(self, name, args, node)
 
     def loop_hint(self, stmt: tir.For) -> str:
-        """The metadata node that tells LLVM what to make of a loop; none if empty."""
+        """Return the loop metadata node for LLVM; empty for none."""
         return ""
 
     def allocate(self, buffer: tir.Buffer) -> Value:
-        """Memory for a buffer."""
+        """Allocate a buffer; return a pointer to its memory."""
         if self.storage is None:
             raise unsupported(f"`{buffer.name}` cannot be allocated here", buffer.span)
         return self.storage.allocate(self, buffer)
@@ -177,7 +178,7 @@ class Emitter:
             self.storage.leave(self, code)
 
     def fail_unless(self, condition: Value, code: int) -> None:
-        """Leave the function with an error code where `condition` is false."""
+        """Return an error code from the function if `condition` is false."""
         fn = self.fn
         label = self._failures.get(code)
         if label is None:
@@ -187,8 +188,10 @@ class Emitter:
         fn.start(passed)
 
     def report_unless(self, condition: Value, code: int, numbers: Callable[[], tuple[Value, Value]]) -> None:
-        """Leave the function with an error code where `condition` is false; `numbers` gives, in the block of the exit,
-        the two i64 that the text of the code mentions."""
+        """Return an error code from the function if `condition` is false.
+
+        `numbers` emits, in the exit block, the two i64 values that the error message shows.
+        """
         fn = self.fn
         label, passed = fn.label("report"), fn.label("ok")
         fn.cond_br(condition, passed, label)
@@ -196,8 +199,10 @@ class Emitter:
         fn.start(passed)
 
     def check_index(self, index: Value, place: Value, inside: Value, extent: Value, code: int) -> Value:
-        """The place that a checked index stands for, all of type i64 or vectors of it; `inside` says in which lanes
-        there is one. Leaves the function with `code` where there is none and the lane is on."""
+        """Return the element `place` of a checked index; all values are i64 or vectors of it.
+
+        Return `code` from the function if the index of an active lane is not `inside` the extent.
+        """
         fn = self.fn
         if not inside.type.startswith("<"):
             self.report_unless(inside, code, lambda: (index, extent))
@@ -225,7 +230,7 @@ class Emitter:
         return self.fn.call("i32", f"@{FAULT}", [integer("i32", code), first, second])
 
     def fail_if_error(self, code: Value) -> None:
-        """Leave the function with a called function's code unless it is 0."""
+        """Return a callee's error code from the function unless it is 0."""
         fn = self.fn
         failed, passed = fn.label("failed"), fn.label("ok")
         fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), passed, failed)
@@ -234,7 +239,7 @@ class Emitter:
         fn.start(passed)
 
     def finish(self) -> None:
-        """The end of the function: return 0, then the failure exits."""
+        """End the function: return 0, then emit the failure exits."""
         if self.fn.is_open:
             self.leave(integer("i32", 0))
         for code, label in self._failures.items():
@@ -246,7 +251,7 @@ class Emitter:
 
 
 def _fast_math_flags(options: EmitOptions) -> str:
-    """The liberties that floating-point instructions may take. NaN and infinities always count: padding is made of
+    """Return the fast-math flags of floating-point instructions. NaN and infinities are always respected: padding uses
     them."""
     if options.fast_math:
         return " reassoc nsz arcp contract afn"

@@ -1,7 +1,7 @@
-"""Masked code: branches and selects by a condition with several lanes, loads and stores under a mask.
+"""Masked code: branches and selects by vector conditions, loads and stores under a mask.
 
-Inactive lanes access no memory. LLVM uses the CPU's masked instructions (AVX, AVX-512, and the predicates of SVE, here
-for vectors of 128 bits whatever the CPU's vector length) or tests each lane. Scalar code inside a masked branch (scalar
+Inactive lanes access no memory. LLVM uses the CPU's masked instructions (AVX, AVX-512, and SVE predicates, here for
+vectors of 128 bits whatever the CPU's vector length) or tests each lane. Scalar code inside a masked branch (scalar
 loads, loops) runs if any lane is active.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def branch(e: Emitter, stmt: tir.IfThenElse) -> None:
-    """`if` by lane."""
+    """Emit an `if` with a vector condition."""
     condition = e.expr(stmt.condition)
     emit_masked(e, condition, stmt.then_body, lambda: e.body(stmt.then_body))
     if stmt.else_body:
@@ -29,7 +29,7 @@ def branch(e: Emitter, stmt: tir.IfThenElse) -> None:
 
 
 def choose(e: Emitter, condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> Value:
-    """One of two values in each lane; a side is evaluated in the lanes that choose it."""
+    """Select between two values in each lane; each is evaluated only in the lanes that use it."""
     mask = e.expr(condition)
     if e.speculatable(true) and e.speculatable(false):
         return e.fn.select(mask, e.expr(true), e.expr(false))
@@ -96,7 +96,7 @@ def _not(e: Emitter, mask: Value) -> Value:
 
 
 def load(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Value:
-    """A run of elements; lanes that are off are zero."""
+    """Load contiguous elements; inactive lanes are zero."""
     if not e.MASKED_MEMORY:
         return _load_by_lane(e, type, pointer, mask, align)
     lanes, scalar = _lanes_and_scalar(type)
@@ -117,7 +117,7 @@ def load(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Valu
 
 
 def store(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:
-    """A run of elements, those of lanes that are on."""
+    """Store the active lanes to contiguous elements."""
     if not e.MASKED_MEMORY:
         return _store_by_lane(e, value, pointer, mask, align)
     lanes, scalar = _lanes_and_scalar(value.type)

@@ -1,8 +1,8 @@
-"""Loads and stores: buffers with one index, which may be a vector.
+"""Loads and stores of flattened buffers by a scalar or vector index.
 
-A contiguous run of lanes is one access, every second to fourth element a few; others go lane by lane. Accesses
-claim only the element's natural alignment.
-Under a condition by lane, vectors are loaded and stored in the lanes where it holds (`masks`).
+Contiguous lanes are one access, strides of 2 to 4 a few accesses and shuffles; others are accessed lane by lane.
+Accesses assume only the element's natural alignment. Under a vector condition, only active lanes are accessed
+(`masks`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _index_of(buffer: tir.Buffer, indices: tuple[tir.Expr, ...], node: Node) -> 
 
 
 def address(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> Value:
-    """The address of the element at a scalar index."""
+    """Return the address of the element at a scalar index."""
     base, *terms = e.index_parts(index)
     pointer = _element_address(e, buffer, base, inbounds=not terms)
     for term in terms:
@@ -39,7 +39,7 @@ def address(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> Value:
 
 
 def _run_address(e: Emitter, buffer: tir.Buffer, index: tir.Expr, step: int) -> Value:
-    """The address of the lowest element of a run, or of the only one."""
+    """Return the address of the lowest element of a contiguous access."""
     if index.dtype.lanes == 1:
         return address(e, buffer, index)
     assert isinstance(index, tir.Ramp)
@@ -47,7 +47,7 @@ def _run_address(e: Emitter, buffer: tir.Buffer, index: tir.Expr, step: int) -> 
 
 
 def _element_address(e: Emitter, buffer: tir.Buffer, index: Value, inbounds: bool = True) -> Value:
-    """The address of an element; `inbounds`: it is surely one of the buffer."""
+    """Return the address of an element; `inbounds`: it is known to be inside the buffer."""
     lanes = buffer.dtype.lanes
     if lanes > 1:
         index = e.fn.binary("mul nsw", index, integer("i64", lanes))
@@ -56,13 +56,13 @@ def _element_address(e: Emitter, buffer: tir.Buffer, index: Value, inbounds: boo
 
 
 def _unit_stride(index: tir.Expr) -> int:
-    """1 or -1 for a ramp of that stride, else 0."""
+    """Return the stride of a ramp if it is 1 or -1, else 0."""
     stride = tir.const_int(index.stride) if isinstance(index, tir.Ramp) else None
     return stride if stride in (1, -1) else 0
 
 
 def _lowest_index(e: Emitter, index: tir.Ramp, step: int) -> Value:
-    """The lowest index of a run."""
+    """Return the lowest index of a contiguous access."""
     base = e.index(index.base)
     return base if step == 1 else e.fn.binary("sub nsw", base, integer("i64", index.lanes - 1))
 
@@ -73,7 +73,7 @@ def _reversed(e: Emitter, value: Value, lanes: int) -> Value:
 
 
 def lane_indices(e: Emitter, index: tir.Expr) -> Value:
-    """A vector index in 64 bits."""
+    """Return a vector index in 64 bits."""
     fn, lanes = e.fn, index.dtype.lanes
     if isinstance(index, tir.Ramp):
         type = vector("i64", lanes)
@@ -92,8 +92,10 @@ def _mask(e: Emitter, lanes: int) -> Value | None:
 
 
 def _is_private(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> bool:
-    """All lanes are known elements of memory that this function alone uses: those that are off may be read, and
-    written as they are. Then a small tile can live in registers."""
+    """Return True for a constant in-bounds access to the function's own stack.
+
+    Its inactive lanes may be read and written back, so that a small tile can be promoted to registers.
+    """
     if buffer.data not in e.private or _unit_stride(index) != 1:
         return False
     base, size = tir.const_int(index.base), tir.const_int(buffer.shape[0])  # type: ignore[attr-defined]
@@ -140,16 +142,16 @@ def _masked_store(e: Emitter, buffer: tir.Buffer, index: tir.Expr, value: Value,
 
 
 def _small_stride(index: tir.Expr, element: DType) -> int:
-    """The stride of a ramp whose elements lie so close that the vectors between are worth loading, else 0."""
+    """Return the stride of a ramp if it is small enough to load all elements in between, else 0."""
     stride = tir.const_int(index.stride) if isinstance(index, tir.Ramp) else None
     return stride if stride in (2, 3, 4) and index.dtype.lanes >= 4 and element.lanes == 1 else 0
 
 
 def _load_strided(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int) -> Value:
-    """Every second to fourth element: runs from the first to the last one, and of each the lanes that are wanted."""
+    """Load elements with a small stride: contiguous vectors from the first to the last one, then shuffles."""
     fn, lanes, element = e.fn, index.lanes, buffer.dtype
     type = vector(memory_type(element), lanes)
-    last = (lanes - 1) * stride  # no run goes beyond it
+    last = (lanes - 1) * stride  # no vector reads beyond it
     starts = [min(at, last + 1 - lanes) for at in range(0, last + 1, lanes)]
     base, gathered = e.index(index.base), Value(type, "poison")
     done = 0
@@ -168,7 +170,7 @@ def _load_strided(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int) 
 
 
 def _masked_load_strided(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int, mask: Value) -> Value:
-    """Every second to fourth element where a mask is on: runs of which nothing else is read; other lanes are zero."""
+    """Load elements with a small stride under a mask: masked contiguous vectors; inactive lanes are zero."""
     fn, lanes, element = e.fn, index.lanes, buffer.dtype
     type = vector(memory_type(element), lanes)
     base, gathered = e.index(index.base), Value(type, "zeroinitializer")
@@ -187,7 +189,7 @@ def _masked_load_strided(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride
 
 
 def _lane_addresses(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> list[Value]:
-    """The address of every element that a vector index names."""
+    """Return the address of each lane of a vector index."""
     fn, lanes = e.fn, index.dtype.lanes
     if isinstance(index, tir.Ramp):
         base, stride = e.index(index.base), e.index(index.stride)
@@ -234,7 +236,7 @@ def store(e: Emitter, node: tir.BufferStore) -> None:
     fn, element, lanes = e.fn, buffer.dtype, index.dtype.lanes
     dtype = element.with_lanes(element.lanes * lanes)
     if node.value.dtype is not dtype:
-        message = f"a value of {node.value.dtype} is stored in `{buffer.name}`, which takes {dtype} here"
+        message = f"a value of {node.value.dtype} cannot be stored in `{buffer.name}`, expected {dtype}"
         raise unsupported(message, node.span)
     value = casts.to_memory(e, e.expr(node.value), dtype)
     mask = _mask(e, lanes) if lanes > 1 and element.lanes == 1 else None

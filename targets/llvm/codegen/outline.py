@@ -1,7 +1,7 @@
-"""Long bodies are split into functions: some of LLVM's loop passes take quadratic time in the loops of one function.
+"""Outline long bodies into functions: some of LLVM's loop passes take quadratic time in the loops of one function.
 
-A run of statements becomes an internal function of the values that it uses, which gives 0 or an error code. Statements
-that bind or allocate for those after them stay where they are, and so do jumps and returns.
+A run of statements becomes an internal function of the values that it uses, which returns 0 or an error code.
+Statements that bind or allocate for later ones are not outlined, and neither are jumps and returns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
 SPLIT_ABOVE = 64  # statements with loops in one body
-MAX_OUTLINED = 24  # of them in one function
+MAX_OUTLINED = 24  # statements in one outlined function
 
 
 def needs_split(statements: tuple[Stmt, ...]) -> bool:
@@ -34,7 +34,7 @@ def _has_loop(stmt: Stmt) -> bool:
 
 
 def emit_split(e: Emitter, statements: tuple[Stmt, ...]) -> None:
-    """Emit a body, runs of its statements as functions."""
+    """Emit a body; runs of its statements are outlined into functions."""
     run: list[Stmt] = []
     used: dict[tir.Var, None] = {}
     for stmt in statements:
@@ -78,14 +78,15 @@ def _emit_outlined(e: Emitter, run: list[Stmt], used: dict[tir.Var, None]) -> No
 
 
 def _may_precede_run(stmt: Stmt) -> bool:
-    """It may come before the run that is being gathered: it reads and writes no memory, and that run cannot name it."""
+    """Return True if a statement may move before the current run: it accesses no memory, and the run does not use
+    it."""
     if isinstance(stmt, tir.Bind):
         return not holds(stmt.value, tir.BufferLoad, tir.Call)
     return isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer))
 
 
 def _free_variables(e: Emitter, stmt: Stmt) -> dict[tir.Var, None] | None:
-    """The variables that a statement mentions and does not bind, in order; None if it has to stay."""
+    """Return the free variables of a statement in order; None if it cannot be outlined."""
     if not isinstance(stmt, (tir.For, tir.While, tir.IfThenElse)):
         return None
     mentioned: dict[tir.Var, None] = {}

@@ -1,9 +1,9 @@
-"""Parallel loops: their body as a function of a range of iterations, which the pool (`pool.ll`) runs.
+"""Outline parallel loops into functions of a range of iterations, which the thread pool (`pool.ll`) runs.
 
-`i32 @parallel.K(captured values..., workspace, begin, end)` is the loop; `i32 @parallel.K.piece(context, begin, end)`
-takes the values from a struct that the caller fills on its stack, and gets memory for large temporaries, so that pieces
-that run at the same time have their own. Each piece gives 0 or an error code, and the loop's is that of the first
-iteration that failed, as in a serial loop.
+`i32 @parallel.K(captured values..., workspace, begin, end)` is the loop. `i32 @parallel.K.piece(context, begin, end)`
+runs a chunk of it: it loads the captured values from a struct on the caller's stack, and allocates memory for large
+temporaries, so that concurrent chunks have their own. A chunk returns 0 or an error code; the code of the loop is that
+of the first iteration that failed, as in a serial loop.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from mlcc.targets.llvm.codegen.types import register_type
 if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
-MIN_CHUNK_PICOSECONDS = 4_000_000  # picoseconds of the operations that a thread takes at a time
+MIN_CHUNK_PICOSECONDS = 4_000_000  # minimum work of a chunk
 
 
 def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
-    """Run a loop that `settle_parallel` left; `trips` is how often its body runs, in the loop variable's type."""
+    """Emit a parallel loop of loop code; `trips` is its trip count, in the loop variable's type."""
     fn = e.fn
     iterations = fn.convert("zext" if stmt.var.dtype.is_uint else "sext", trips, "i64")
     functions = _LoopFunctions(e, stmt)
@@ -59,13 +59,13 @@ def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
 
 
 def _nanoseconds(e: Emitter, stmt: tir.For) -> Value:
-    """Return the estimated time of the loop on one thread in ns, by which the pool decides whether to wake threads."""
+    """Return the estimated serial time of the loop in ns, by which the pool decides whether to wake threads."""
     picoseconds = loop_time.picoseconds(stmt)
     return e.fn.binary("sdiv", e.index(picoseconds), integer("i64", 1000))
 
 
 def _min_chunk(e: Emitter, iteration_cost: tir.Expr) -> Value:
-    """The least iterations of a piece, for `iteration_cost` picoseconds of operations in one."""
+    """Return the minimum iterations of a chunk, for iterations of `iteration_cost` picoseconds."""
     known = tir.const_int(iteration_cost)
     if known is not None:
         return integer("i64", -(-MIN_CHUNK_PICOSECONDS // max(known, 1)))
@@ -77,7 +77,7 @@ def _min_chunk(e: Emitter, iteration_cost: tir.Expr) -> Value:
 
 
 def _limit_to_cores(e: Emitter, iterations: Value, min_chunk: Value) -> Value:
-    """With a number of cores in the target: so many iterations in a piece that there are no more pieces than cores."""
+    """If the target has a number of cores, enlarge chunks so that there are no more of them than cores."""
     cores = e.ctx.options.num_cores
     if not cores:
         return min_chunk
@@ -87,14 +87,14 @@ def _limit_to_cores(e: Emitter, iterations: Value, min_chunk: Value) -> Value:
 
 
 class _LoopFunctions:
-    """The functions of one loop, and the values that they need from around it."""
+    """The functions of one parallel loop, and the values that they capture."""
 
     def __init__(self, e: Emitter, stmt: tir.For) -> None:
         self.e = e
         self.stmt = stmt
         self.symbol = f"parallel.{e.fn.symbol}.{e.parts}"
         e.parts += 1
-        bound_inside = binders(stmt)  # which may have values here, left from other code that bound them
+        bound_inside = binders(stmt)  # variables bound inside may still have values from other code
         used = [v for v in _variables(stmt) if v in e.values and v not in bound_inside]
         self.constant = [v for v in used if not _is_local(e.values[v])]
         self.captured = [v for v in used if _is_local(e.values[v])]
@@ -106,7 +106,7 @@ class _LoopFunctions:
         self.storage = Storage(stmt.body, integers, e.ctx.options.stack_bytes, callee_bytes)
 
     def emit(self) -> tuple[Value, str]:
-        """Add the functions; fills the context, and gives it and the function that takes it."""
+        """Emit the functions, and code that fills the context; return the context and the chunk function."""
         e, fn = self.e, self.e.fn
         values = [*(e.values[v] for v in self.captured), *(e.wide[v] for v in self.wide)]
         values += [v for v in (self.start, self.step) if _is_local(v)]
@@ -125,7 +125,7 @@ class _LoopFunctions:
         e, stmt, dtype = self.e, self.stmt, self.stmt.var.dtype
         handles = [v for v in self.captured if e.values[v].type == "ptr"]
         pointer_attrs = "noalias noundef" if all(v in e.distinct for v in handles) else "noundef"
-        names = [v.name for v in (*self.captured, *self.wide)] + ["start", "step"]  # for people: they are numbered
+        names = [v.name for v in (*self.captured, *self.wide)] + ["start", "step"]
         params = [(value.type, name) for value, name in zip(values, names, strict=False)]
         attrs = [pointer_attrs if value.type == "ptr" else "" for value in values]
         fn = e.ctx.module.function(
@@ -189,27 +189,27 @@ class _LoopFunctions:
         fn.ret(code)
 
     def _allocate_workspace(self, fn: FunctionText, size: Value) -> Value:
-        """Memory for the temporaries of a piece."""
+        """Allocate memory for the temporaries of a chunk."""
         allocate = fn.module.declare("aligned_alloc", "ptr", ["i64", "i64"])
         memory = fn.call("ptr", allocate, [integer("i64", self.storage.alignment), size])
         failed, passed = fn.label("failed"), fn.label("ok")
         fn.cond_br(fn.icmp("eq", memory, NULL), failed, passed)
         fn.start(failed)
-        code = self.e.ctx.error_code("MemoryError", "no memory for the temporary buffers of a parallel loop")
+        code = self.e.ctx.error_code("MemoryError", "out of memory for the temporary buffers of a parallel loop")
         fn.ret(integer("i32", code))
         fn.start(passed)
         return memory
 
 
 def _is_local(value: Value) -> bool:
-    """Made by an instruction or passed to the function, so that another function does not know it."""
+    """Return True if a value is local to its function: the result of an instruction, or a parameter."""
     return value.ref.startswith("%")
 
 
 def _variables(stmt: tir.For) -> dict[tir.Var, None]:
-    """The variables that a loop mentions, in order; with those in the shapes of what it allocates."""
+    """Return the variables that a loop uses in order, including those in shapes of its allocations."""
     variables: dict[tir.Var, None] = {}
-    seen: set[int] = set()  # expressions that iterations written out share
+    seen: set[int] = set()  # expressions shared by unrolled iterations
     stack: list[Node] = [stmt]
     while stack:
         node = stack.pop()

@@ -1,7 +1,7 @@
-"""The checks of sanitized code in LLVM IR: `T.sanitize_*` give the index back, or end the call with an error.
+"""Emit the checks of sanitized code: `T.sanitize_*` return the index, or end the call with an error.
 
-Passes have put them around indices, and allocate the shadow memory that they look at and write to
-(`mlcc.passes.lowering.access_checks` says what they take). Lanes that are off are not looked at.
+Passes wrap indices in these calls, and allocate the shadow memory that they use (`mlcc.passes.lowering.access_checks`
+documents the arguments). Inactive lanes are not checked.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
 _TRUE = Value("i1", "true")
-_MAX_MESSAGES = 60_000  # error codes have 16 bits for the number of their text
+_MAX_MESSAGES = 60_000  # error codes have 16 bits for the number of a message
 _SHORT_MESSAGES = {
-    OUTSIDE: "index \x01 is outside its dimension", UNWRITTEN: "element \x01 is read where it was never written",
-    RACE: "element \x01 is touched by two iterations of a parallel loop",
+    OUTSIDE: "index \x01 is out of bounds", UNWRITTEN: "element \x01 is read before it is written",
+    RACE: "element \x01 is accessed by two iterations of a parallel loop",
 }  # fmt: skip
-_ARGUMENT_KINDS: dict[str, Callable[[tir.Expr], bool]] = {  # what arguments are, by the letters of a signature
+_ARGUMENT_KINDS: dict[str, Callable[[tir.Expr], bool]] = {  # letter of a signature -> check of an argument
     "x": lambda arg: arg.dtype.element is INT64, "i": lambda arg: arg.dtype is INT64,
     "p": lambda arg: arg.dtype.is_handle, "v": lambda arg: not arg.dtype.is_handle,
     "n": lambda arg: (tir.const_int(arg) or 0) > 0, "s": lambda arg: isinstance(arg, tir.StringImm),
@@ -34,7 +34,7 @@ _ARGUMENT_KINDS: dict[str, Callable[[tir.Expr], bool]] = {  # what arguments are
 
 
 class Element(NamedTuple):
-    """One that is accessed: its number, its place in the memory in bytes, and whether its lane is on (None: it is)."""
+    """An accessed element: its number, its offset in bytes, and whether its lane is active (None: always)."""
 
     number: Value
     offset: Value
@@ -42,7 +42,7 @@ class Element(NamedTuple):
 
 
 def _sanitize_index(e: Emitter, node: tir.Call) -> Value:
-    """(index, extent, text): the index is one of its dimension."""
+    """(index, extent, text): check that the index is in bounds of its dimension."""
     index, extent, text = node.args
     are_integers = all(arg.dtype.is_int or arg.dtype.is_uint for arg in (index, extent))
     if not (are_integers and extent.dtype.lanes == 1 and _ARGUMENT_KINDS["s"](text)) or index.dtype is not node.dtype:
@@ -58,7 +58,8 @@ def _sanitize_index(e: Emitter, node: tir.Call) -> Value:
 
 
 def _sanitize_view(e: Emitter, node: tir.Call) -> Value:
-    """(index, data, memory, bytes of an element, bytes of the memory, text): the element lies in the memory."""
+    """(index, data, memory, bytes of an element, bytes of the memory, text): check that the element is in the
+    memory."""
     fn = e.fn
     index, elements = _elements(e, node, "xppnis")
     size, total = _number(node.args[3]), e.index(node.args[4])
@@ -71,7 +72,8 @@ def _sanitize_view(e: Emitter, node: tir.Call) -> Value:
 
 
 def _sanitize_read(e: Emitter, node: tir.Call) -> Value:
-    """(index, data, memory, bytes of an element, of a cell, cells written, text): the element was written."""
+    """(index, data, memory, bytes of an element, of a cell, written cells, text): check that the element was
+    written."""
     fn = e.fn
     index, elements = _elements(e, node, "xppnnps")
     written = e.expr(node.args[5])
@@ -83,7 +85,7 @@ def _sanitize_read(e: Emitter, node: tir.Call) -> Value:
 
 
 def _sanitize_write(e: Emitter, node: tir.Call) -> Value:
-    """(index, data, memory, bytes of an element, of a cell, cells written): the element is written now."""
+    """(index, data, memory, bytes of an element, of a cell, written cells): mark the element as written."""
     fn, one = e.fn, integer("i8", 1)
     index, elements = _elements(e, node, "xppnnp")
     written = e.expr(node.args[5])
@@ -96,8 +98,11 @@ def _sanitize_write(e: Emitter, node: tir.Call) -> Value:
 
 
 def _sanitize_shared_read(e: Emitter, node: tir.Call) -> Value:
-    """(index, data, memory, bytes of an element, of a cell, last writers, last readers, first iteration of the parallel
-    loop, the one under way, one that is none, text): no other iteration wrote the element."""
+    """Check that no other iteration of a parallel loop wrote the element.
+
+    Arguments: index, data, memory, bytes of an element, bytes of a cell, last writers, last readers, first iteration of
+    the loop, current iteration, a number that stands for several iterations, text.
+    """
     fn = e.fn
     index, elements = _elements(e, node, "xppnnppiiis")
     writers, readers, base, me, several = map(e.expr, node.args[5:10])
@@ -112,8 +117,11 @@ def _sanitize_shared_read(e: Emitter, node: tir.Call) -> Value:
 
 
 def _sanitize_shared_write(e: Emitter, node: tir.Call) -> Value:
-    """(index, data, memory, bytes of an element, of a cell, last writers, last readers, first iteration of the parallel
-    loop, the one under way, text, text, value): no other iteration touched the element, unless it wrote the value."""
+    """Check that no other iteration of a parallel loop accessed the element, unless it wrote the same value.
+
+    Arguments: index, data, memory, bytes of an element, bytes of a cell, last writers, last readers, first iteration of
+    the loop, current iteration, text, text, value.
+    """
     fn = e.fn
     value = node.args[11] if len(node.args) > 11 else None
     if value is not None and 1 < value.dtype.lanes < node.dtype.lanes:
@@ -138,7 +146,8 @@ def _sanitize_shared_write(e: Emitter, node: tir.Call) -> Value:
 
 
 def _elements(e: Emitter, node: tir.Call, signature: str) -> tuple[Value, list[Element]]:
-    """The index, and the elements that it names; the arguments have to be `signature` those letters say."""
+    """Return the index and its elements. Raises CompileError if the arguments do not match the letters of
+    `signature`."""
     fn, args, lanes = e.fn, node.args, node.dtype.lanes
     if len(args) != len(signature) or node.dtype is not args[0].dtype:
         raise _invalid_arguments(node)
@@ -159,7 +168,7 @@ def _elements(e: Emitter, node: tir.Call, signature: str) -> tuple[Value, list[E
 
 
 def _cells(e: Emitter, node: tir.Call, element: Element) -> Iterator[Value]:
-    """The cells of shadow memory that an element has."""
+    """Yield the cells of shadow memory of an element."""
     fn = e.fn
     size, granule = _number(node.args[3]), _number(node.args[4])
     first = fn.binary("sdiv", element.offset, integer("i64", granule))
@@ -174,7 +183,7 @@ def _number(arg: tir.Expr) -> int:
 
 
 def _is_own_mark(e: Emitter, mark: Value, base: Value, me: Value) -> Value:
-    """No other iteration of the loop left this mark."""
+    """Return the condition that no other iteration of the loop left this mark."""
     return e.fn.binary("or", e.fn.icmp("slt", mark, base), e.fn.icmp("eq", mark, me))
 
 
@@ -200,7 +209,7 @@ def _stores_same_value(e: Emitter, data: tir.Expr, value: tir.Expr, lane: int, e
 
 
 def _require(e: Emitter, condition: Value, element: Element, code: int) -> None:
-    """Leave with an error unless the condition holds, or the lane is off."""
+    """End the call with an error unless the condition holds or the lane is inactive."""
     if element.on is not None:
         condition = e.fn.binary("or", condition, e.fn.binary("xor", element.on, _TRUE))
     e.report_unless(condition, code, lambda: (element.number, integer("i64", 0)))

@@ -1,4 +1,4 @@
-"""Statements: loops, branches, bindings, buffers, checks."""
+"""Emit statements: loops, branches, bindings, buffers, checks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def while_loop(e: Emitter, stmt: tir.While) -> None:
 
 
 def for_loop(e: Emitter, stmt: tir.For) -> None:
-    """`extent` trips (counted by step); the counter starts at 0 so that it cannot overflow."""
+    """Emit a serial or parallel loop. The counter of trips starts at 0, so that it cannot overflow."""
     fn = e.fn
     dtype = stmt.var.dtype
     if not dtype.is_int or dtype.lanes > 1:
@@ -110,7 +110,7 @@ def for_loop(e: Emitter, stmt: tir.For) -> None:
 
 
 def _bind_loop_var(e: Emitter, stmt: tir.For, count: Value, start: Value) -> None:
-    """var = min + count * step; also in 64 bits, for addresses, where it cannot wrap."""
+    """Bind the loop variable to min + count * step, and its 64-bit form, which cannot wrap, for addresses."""
     fn, var = e.fn, stmt.var
     step = 1 if stmt.step is None else tir.const_int(stmt.step)
     if tir.const_int(stmt.min) == 0 and step == 1:
@@ -146,18 +146,18 @@ def _trips(e: Emitter, stmt: tir.For) -> Value:
 
 def jump(e: Emitter, stmt: tir.Break | tir.Continue) -> None:
     if not e.loops:
-        raise unsupported("a jump outside of a loop", stmt.span)
+        raise unsupported("a `break` or `continue` outside a loop", stmt.span)
     latch, done = e.loops[-1]
     e.fn.br(latch if isinstance(stmt, tir.Continue) else done)
 
 
 def attr(e: Emitter, stmt: tir.AttrStmt) -> None:
-    """Annotations carry no meaning here: native kernels are imported, and threads lowered, before."""
+    """Emit the body of an attribute; all attributes with a meaning have been lowered before."""
     e.body(stmt.body)
 
 
 def alloc_buffer(e: Emitter, stmt: tir.AllocBuffer) -> None:
-    """Memory as planned: on the stack, in the workspace, or from the heap."""
+    """Allocate a buffer as planned: on the stack, in the workspace, or on the heap."""
     e.bind(stmt.buffer.data, e.allocate(stmt.buffer))
     e.distinct.add(stmt.buffer.data)
     if e.storage is not None and e.storage.on_stack(stmt.buffer):

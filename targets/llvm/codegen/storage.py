@@ -1,8 +1,8 @@
-"""Allocation of a kernel's temporary buffers: on the stack, in the caller's workspace, or on the heap.
+"""Allocate a kernel's temporary buffers on the stack, in the caller's workspace, or on the heap.
 
-Small buffers of constant size are on the stack, up to a limit for their sum. Others are in the workspace, where buffers
-with disjoint live ranges share bytes. Buffers whose sizes only the kernel can compute (they depend on more than its
-symbols and parameters) are on the heap, and are freed on every exit.
+Small buffers of constant size are on the stack, up to a limit on their sum. Others are in the workspace, where buffers
+with disjoint live ranges share memory. Buffers whose size cannot be computed at entry (it depends on more than symbols
+and parameters) are on the heap, and are freed on every exit.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
 ALIGNMENT = 64
-_MAX_BYTES = 1 << 46  # bytes; more is a mistake, and sums of it still fit 64 bits
+_MAX_BYTES = 1 << 46  # sums of such sizes still fit 64 bits
 
 
 @dataclass(slots=True)
 class Region:
-    """Bytes of the workspace, in use until the statement numbered `last`."""
+    """A range of the workspace that is in use until the statement numbered `last`."""
 
     offset: int
     size: int
@@ -40,7 +40,7 @@ class Memory(Protocol):
     """The interface that allocates the buffers of a function, and emits its exits."""
 
     def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:
-        """A pointer to memory for the buffer."""
+        """Return a pointer to memory for the buffer."""
 
     def on_stack(self, buffer: tir.Buffer) -> bool:
         """Return True if the buffer is on the stack of the function that allocates it."""
@@ -49,15 +49,15 @@ class Memory(Protocol):
         """Return True if the buffer is on the stack or in the workspace, not on the heap."""
 
     def leave(self, e: Emitter, code: Value) -> None:
-        """End the function with a code: 0, or that of an error."""
+        """Return a code from the function: 0, or an error code."""
 
 
 class Storage:
-    """The memory plan of one function body, and the emission of allocations by it.
+    """The memory plan of a function body, and the emission of its allocations.
 
-    `known` are the variables that a caller can compute a size from. `workspace` is the number of bytes needed, as an
-    int64 expression; the last `callee_bytes` of its constant part, at `callee_offset`, are for called kernels. Its
-    address is a multiple of `alignment`: what memory of a GPU's blocks asks for, as its emulation has it.
+    `known` are the variables whose values are known at entry. `workspace` is the number of bytes needed, as an int64
+    expression; the last `callee_bytes` of its constant part, at `callee_offset`, are for called kernels. Its address
+    must be a multiple of `alignment`, which may be raised by shared memory of emulated GPU kernels.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Storage:
     ) -> None:
         self._entry_variables = known
         self._stack_left = stack_bytes
-        self._fixed: dict[tir.Var, int | None] = {}  # offset in the workspace; None: on the stack
+        self._fixed: dict[tir.Var, int | None] = {}  # offset in the workspace; None on the stack
         self._symbolic: dict[tir.Var, tir.Expr] = {}  # offset beyond the constant part
         self._heap: list[tir.Var] = []
         self._top = 0
@@ -88,11 +88,11 @@ class Storage:
     # ------------------------------------------------------------ planning
 
     def _find_uses(self, body: tuple[tir.Stmt, ...]) -> None:
-        """For each allocated data variable, find the number of the last statement that may use its memory."""
+        """Find the last statement that may use the memory of each allocation."""
         self._find_uses_in(body, {})
 
     def _find_uses_in(self, body: tuple[tir.Stmt, ...], owners: dict[tir.Var, set[tir.Var]]) -> None:
-        """`owners` has the allocations that a handle may point into."""
+        """Find last uses in a body; `owners` maps a handle to the allocations that it may point into."""
         for stmt in body:
             self._stmt_number += 1
             used = {o for v in _used_handles(stmt) for o in owners.get(v, ())}
@@ -106,7 +106,7 @@ class Storage:
             elif isinstance(stmt, tir.Bind) and stmt.var.dtype.is_handle:
                 owners[stmt.var] = used
             elif isinstance(stmt, tir.BufferStore) and stmt.value.dtype.is_handle:
-                owners[stmt.buffer.data] = used  # who reads the pointer back uses what it points to
+                owners[stmt.buffer.data] = used  # a pointer loaded from the buffer may point to them
             for nested in bodies(stmt):
                 self._find_uses_in(nested, owners)
 
@@ -171,7 +171,7 @@ class Storage:
         return buffer.data in self._fixed
 
     def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:
-        """A pointer to memory for the buffer."""
+        """Return a pointer to memory for the buffer."""
         fn, data = e.fn, buffer.data
         if data in self._fixed:
             offset = self._fixed[data]
@@ -199,12 +199,12 @@ class Storage:
         fn.call("void", module.declare("free", "void", ["ptr"]), [fn.load("ptr", slot)])
         pointer = fn.call("ptr", module.declare("malloc", "ptr", ["i64"]), [byte_count], "", "")
         fn.store(pointer, slot)
-        code = e.ctx.error_code("MemoryError", f"no memory for the temporary buffer {buffer.name}")
+        code = e.ctx.error_code("MemoryError", f"out of memory for the temporary buffer {buffer.name}")
         e.fail_unless(fn.icmp("ne", pointer, NULL), code)
         return pointer
 
     def leave(self, e: Emitter, code: Value) -> None:
-        """Return, by way of the common exit if there is something to give back."""
+        """Return a code, through the common exit if there is heap memory to free."""
         if not self._heap:
             e.fn.ret(code)
             return
@@ -212,7 +212,7 @@ class Storage:
         e.fn.br(self._exit)
 
     def finish(self, e: Emitter) -> None:
-        """The common exit."""
+        """Emit the common exit, which frees heap memory."""
         if not self._heap:
             return
         fn = e.fn
@@ -223,12 +223,12 @@ class Storage:
 
 
 def is_parallel(stmt: tir.Stmt) -> bool:
-    """A loop whose body is a function with memory of its own."""
+    """Return True for a parallel loop, whose body becomes a function with its own memory."""
     return isinstance(stmt, tir.For) and stmt.kind is ForKind.PARALLEL
 
 
 def _statements(stmt: tir.Stmt) -> Iterator[tir.Stmt]:
-    """All statements inside one."""
+    """Yield all statements nested in a statement."""
     for body in bodies(stmt):
         for nested in body:
             yield nested
@@ -236,7 +236,7 @@ def _statements(stmt: tir.Stmt) -> Iterator[tir.Stmt]:
 
 
 def bodies(stmt: tir.Stmt) -> Iterator[tuple[tir.Stmt, ...]]:
-    """The nested bodies of a statement of loop code."""
+    """Yield the nested bodies of a statement of loop code."""
     if isinstance(stmt, (tir.For, tir.While, tir.AttrStmt)):
         yield stmt.body
     elif isinstance(stmt, tir.IfThenElse):
@@ -246,7 +246,7 @@ def bodies(stmt: tir.Stmt) -> Iterator[tuple[tir.Stmt, ...]]:
 
 
 def byte_size(buffer: tir.Buffer) -> int | tir.Expr:
-    """Bytes of a compact buffer: a number, or an int64 expression. Raises CompileError if it is absurd."""
+    """Return the bytes of a compact buffer: an int or an int64 expression. Raises CompileError if it is too large."""
     size: tir.Expr = tir.IntImm(INT64, buffer.dtype.bytes * buffer.dtype.lanes)
     total = buffer.dtype.bytes * buffer.dtype.lanes
     for dim in buffer.shape:
@@ -260,7 +260,7 @@ def byte_size(buffer: tir.Buffer) -> int | tir.Expr:
 
 
 def _first_fit(regions: list[Region], size: int) -> int:
-    """The lowest offset at which `size` bytes are free; `regions` is in order of offset."""
+    """Return the lowest offset at which `size` bytes are free; `regions` is sorted by offset."""
     offset = 0
     for region in regions:
         if region.offset - offset >= size:
@@ -278,7 +278,7 @@ def _allocations(body: tuple[tir.Stmt, ...]) -> Iterator[tir.AllocBuffer]:
 
 
 def _used_handles(stmt: tir.Stmt) -> Iterator[tir.Var]:
-    """Handle variables and data variables of buffers in a statement's own expressions, not in its bodies."""
+    """Yield handle variables and data variables of buffers in a statement's own expressions, not in its bodies."""
     nested = {id(s) for body in bodies(stmt) for s in body}
     stack: list[Node] = [child for child in children(stmt) if id(child) not in nested]
     while stack:
@@ -288,7 +288,7 @@ def _used_handles(stmt: tir.Stmt) -> Iterator[tir.Var]:
         elif isinstance(node, tir.Var):
             if node.dtype.is_handle:
                 yield node
-        elif not isinstance(node, _PURE_NUMBERS) or holds(node, tir.Buffer, tir.Call):  # else only numbers are below
+        elif not isinstance(node, _PURE_NUMBERS) or holds(node, tir.Buffer, tir.Call):
             stack.extend(children(node))
 
 

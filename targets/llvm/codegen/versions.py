@@ -1,9 +1,9 @@
-"""Kernels in versions for several CPUs, and the choice between them at run time.
+"""Function multiversioning: kernels in versions for several CPUs, selected at run time.
 
-A kernel with versions is called through a function of its usual name, which jumps to the version of the object's level:
-a number that is 0 until the first call of any kernel asks the CPU (`mlcc_choose_version`). Level 1 is code for the
-object's own CPU, those above are the versions in order. There are no constructors and no pointers to functions; threads
-that ask at the same time store the same. The variable `MLCC_CPU` names a version to run in place of the best.
+A kernel with versions is called through a dispatcher of its usual name, which jumps to the version of the object's
+level. The level is 0 until the first call of any kernel, which queries the CPU (`mlcc_choose_version`); level 1 is code
+for the object's own CPU, higher ones are the versions in order. There are no constructors and no function pointers;
+concurrent queries store the same level. The environment variable `MLCC_CPU` selects a version other than the best.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VARIABLE = "MLCC_CPU"
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A CPU that kernels have versions for: its features by LLVM's names, and the attributes of its functions."""
+    """A CPU with versions of kernels: its features by LLVM's names, and its function attributes."""
 
     cpu: str = ""
     features: frozenset[str] = frozenset()
@@ -38,17 +38,17 @@ class Version:
 
     @property
     def helper_attrs(self) -> str:
-        """The target attributes of helper functions for the CPU."""
+        """Return the target attributes of helper functions for the CPU."""
         return f' "target-features"="{",".join(f"+{f}" for f in sorted(self.features))}"'
 
     @property
     def suffix(self) -> str:
-        """The suffix of the names of its helper functions."""
+        """Return the suffix of the names of its helper functions."""
         return f".{self.cpu}"
 
 
 def with_versions(name: str, func: tir.PrimFunc, baseline: Kernel, ctx: ModuleContext) -> Kernel:
-    """Emit the versions of a kernel whose code for the object's own CPU is `baseline`, and what picks one of them."""
+    """Emit the versions of a kernel and their dispatcher; `baseline` is the code for the object's own CPU."""
     kernels: dict[str, Kernel] = {}
     workspace = baseline.workspace
     for version_name in version_names(func):
@@ -56,11 +56,11 @@ def with_versions(name: str, func: tir.PrimFunc, baseline: Kernel, ctx: ModuleCo
         cpu = None if version is None else cpu_of(version)
         if version is None or cpu is None:
             raise CompileError(error("E0702", f"the module has no version `{version_name}` of `{name}`", func.span))
-        if cpu not in ctx.versions:  # the object's own code does as much
+        if cpu not in ctx.versions:  # the baseline has the same features
             continue
         kernel = kernels[cpu] = ctx.kernel(version_name)
         if [t for t, _ in llvm_params(kernel.signature)] != [t for t, _ in llvm_params(baseline.signature)]:
-            message = f"`{version_name}` takes other arguments than `{name}`, of which it is a version"
+            message = f"`{version_name}` is a version of `{name}`, but takes other arguments"
             raise CompileError(error("E0708", message, version.span))
         baseline_vars, version_vars = (
             [p.var for p in k.signature.params] + [*k.signature.symbols] for k in (baseline, kernel)
@@ -77,9 +77,9 @@ def with_versions(name: str, func: tir.PrimFunc, baseline: Kernel, ctx: ModuleCo
 
 
 def _emit_dispatcher(symbol: str, baseline: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleContext) -> None:
-    """Emit the dispatcher by which a kernel is called: one load and a well-predicted jump, besides the call."""
+    """Emit the dispatcher of a kernel: one load and a well-predicted jump, besides the call."""
     add_version_choice(ctx)
-    owner, ctx.module.owner = ctx.module.owner, ""  # host code, and so all that reads the level is in one unit
+    owner, ctx.module.owner = ctx.module.owner, ""  # host code: all readers of the level are in one unit
     fn = ctx.module.function("i32", symbol, llvm_params(baseline.signature), attrs=f"noinline {ctx.function_attrs}")
     ctx.module.owner = owner
     level = fn.op("i32", f"load atomic i32, ptr @{LEVEL} monotonic, align 4")
@@ -107,7 +107,7 @@ def _emit_dispatcher(symbol: str, baseline: Kernel, kernels: Mapping[str, Kernel
 
 
 def _best_version(cpu: str, baseline: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleContext) -> Kernel:
-    """The version that runs where the object's level is that of a CPU: its own, or the last before that it can run."""
+    """Return the version to run on a CPU: its own, or the last earlier one whose features it has."""
     features, best = ctx.versions[cpu].features, baseline
     for other, version in ctx.versions.items():
         if other in kernels and version.features <= features:
@@ -118,15 +118,13 @@ def _best_version(cpu: str, baseline: Kernel, kernels: Mapping[str, Kernel], ctx
 
 
 def unusable_version_message(cpus: Sequence[str]) -> str:
-    """Return the error text for an environment variable that names an unknown version, or one that cannot run here."""
+    """Return the error message for a value of MLCC_CPU that is unknown or cannot run on this machine."""
     listed = ", ".join(cpus)
-    return (
-        f"{VARIABLE} is none of the CPUs that the kernels have versions for ({listed}), or this machine is not like it"
-    )
+    return f"{VARIABLE} must be a CPU that the kernels have versions for ({listed}) and whose features this machine has"
 
 
 def add_version_choice(ctx: ModuleContext) -> None:
-    """Add the level to the module, and the function that chooses it: `i32 mlcc_choose_version()`, 0 for a refusal."""
+    """Add the level to the module, and `i32 mlcc_choose_version()`, which sets and returns it (0 for an error)."""
     module = ctx.module
     if module.has_helper(CHOOSE):
         return
