@@ -1,4 +1,4 @@
-"""Artifacts for CPUs: an object file with its manifest, to be saved, loaded, or written in other forms."""
+"""Artifacts for CPUs: an object file with its manifest, which can be written in several forms."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KINDS = {kind.name: kind for kind in BACKEND.outputs}
 
 @dataclass(eq=False, repr=False)
 class ObjectArtifact(Artifact):
-    """Machine code for a CPU. `units` are what LLVM was given; with native kernels it is one."""
+    """Machine code for a CPU. `units` are the LLVM modules; with native kernels there is only one."""
 
     units: tuple[Unit, ...]
     machine: Machine
@@ -53,11 +53,11 @@ class ObjectArtifact(Artifact):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The manifest, a description of the artifact; see `docs/abi.md`."""
+        """Return the manifest of the artifact; see `docs/abi.md`."""
         return self._facts(self._prefix(None))
 
     def save(self, path: str | os.PathLike[str], emit: str | None = None) -> None:
-        """Write the artifact, whole or not at all. The suffix says what: .o, .so, .s or .ll; or `emit` does.
+        """Write the artifact atomically, as the kind of its suffix (.o, .so, .s or .ll) or `emit`.
 
         A suffix that fits nothing of that is refused. Raises CompileError.
         """
@@ -74,24 +74,24 @@ class ObjectArtifact(Artifact):
         return {path: self._pieces(kind, self._prefix(path))}
 
     def emit(self, kind: str = "obj", prefix: str | None = None) -> bytes:
-        """The content of a file: `obj`, `shared`, `asm` or `llvm-ir`. Raises CompileError."""
+        """Return the content of an output file: `obj`, `shared`, `asm` or `llvm-ir`. Raises CompileError."""
         return b"".join(self._pieces(kind, self._prefix(None) if prefix is None else c_identifier(prefix)))
 
     def pieces(self) -> Sequence[Buffer]:
-        """The object in pieces: constants as they lie in memory, not copied."""
+        """Return the object in pieces, with constants that are not copied."""
         return self._pieces(self.loadable, self._prefix(None))
 
     def header(self, path: str | None = None) -> str:
-        """A C99 header that declares every function, with nothing else to include. `path` is the object's."""
+        """Return a self-contained C99 header that declares every function. `path` is the object's."""
         return c_header(self._facts(self._prefix(path)))
 
     @property
     def text(self) -> str:
-        """The LLVM IR of all units, before LLVM's passes."""
+        """Return the LLVM IR of all units, before LLVM's passes."""
         return "\n".join(unit.text for unit in self.units)
 
     def compile(self) -> None:
-        """Compile the object file with LLVM, unless that is done."""
+        """Compile the object file with LLVM, unless it is compiled already."""
         if self._code:
             return
         if self.natives.texts:
@@ -157,7 +157,7 @@ class ObjectArtifact(Artifact):
                 yield bytes(gap)
 
     def _text(self, kind: str) -> str:
-        """Assembly or LLVM IR, with the constants in it."""
+        """Return assembly or LLVM IR, including the constants."""
         if self.natives.texts:
             size = sum(len(p) for p in self._constant_pieces())
             declared = f"@{CONSTANTS} = {constants_declaration(size >= FAR_CONSTANTS)}"
@@ -170,7 +170,7 @@ class ObjectArtifact(Artifact):
         return write(units, self.machine, self.opt_level)
 
     def _constants_ir(self) -> str:
-        """The definition of the constants in LLVM IR."""
+        """Return the definition of the constants in LLVM IR."""
         content = b"".join(self._constant_pieces()).hex().upper()
         escaped = "".join(f"\\{content[at : at + 2]}" for at in range(0, len(content), 2))
         return f'@{CONSTANTS} = hidden constant [{len(content) // 2} x i8] c"{escaped}", align {ALIGNMENT}'

@@ -1,4 +1,4 @@
-"""Hand the functions of a module to LLVM as units: kernels while later ones are emitted, the host code in the end."""
+"""Group the functions of a module into LLVM units: kernels as they are finished, the host code at the end."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from mlcc.targets.llvm.codegen.ir_text import FunctionText, ModuleText
 from mlcc.targets.llvm.object.passes import Code
 from mlcc.targets.llvm.object.units import Unit, UnitCompiler
 
-_MIN_UNIT_SIZE = 24_000  # characters in a unit: to compile an empty one takes 2.5 ms, as long as so much text
+_MIN_UNIT_SIZE = 24_000  # characters: compiling an empty unit takes 2.5 ms, as long as this much text
 
 
 @dataclass
 class _OpenUnit:
-    """A unit to which kernels are still added."""
+    """A unit that still accepts kernels."""
 
     kernels: list[str] = field(default_factory=list)
     functions: list[FunctionText] = field(default_factory=list)
@@ -21,21 +21,21 @@ class _OpenUnit:
 
 
 class KernelUnits:
-    """Makes units of the kernels of a module as they are finished.
+    """Build units from the kernels of a module as they are finished.
 
-    Functions with scalar loops, which need more of LLVM's passes, are apart from those whose loops work on vectors.
-    Small kernels that follow each other share a unit.
+    Functions with scalar loops, which need more of LLVM's passes, are in other units than those with vector loops.
+    Consecutive small kernels share a unit.
     """
 
     def __init__(self, module: ModuleText, compiler: UnitCompiler) -> None:
         self._module = module
         self._compiler = compiler
         self._open: dict[Code, _OpenUnit] = {}
-        self._owned: dict[str, list[FunctionText]] = {}  # functions of kernels that are not finished
+        self._owned: dict[str, list[FunctionText]] = {}  # functions of unfinished kernels
         self._seen = 0
 
     def finished(self, name: str) -> None:
-        """Take the functions of a kernel that is complete."""
+        """Add the functions of a complete kernel."""
         for function in self._module.functions[self._seen :]:
             self._owned.setdefault(function.owner, []).append(function)
         self._seen = len(self._module.functions)
@@ -51,7 +51,7 @@ class KernelUnits:
                     self._close(code)
 
     def complete(self) -> None:
-        """Close all units, and add that of the host code."""
+        """Close all units, and add the units of helpers and host code."""
         for code in tuple(self._open):
             self._close(code)
         helpers, host = self._module.rest()

@@ -1,4 +1,4 @@
-"""From a lowered module to an artifact."""
+"""Compile a lowered module to an object artifact."""
 
 from __future__ import annotations
 
@@ -92,17 +92,19 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         tuple(compiler.units), machine, asked.opt_level, facts, shared.constants, asked.prefix, natives, code
     )
     artifact.compile()
-    text.functions.clear()  # they refer to the module text: a cycle, which only the garbage collector would free
+    text.functions.clear()  # breaks a reference cycle with the module text
     return artifact
 
 
 def _versions(functions: Iterable[tir.PrimFunc], target: LlvmTarget) -> dict[str, Version]:
-    """The CPUs that functions are versions for, the best last: in the order of the target, then as they come. Those
-    that do no more than the object's own are left out. Raises CompileError for a CPU of another architecture."""
+    """Return the CPUs that functions have versions for, the best last: in the target's order, then in order of use.
+
+    CPUs without additional features are omitted. Raises CompileError for a CPU of another architecture.
+    """
     requested = {cpu: func for func in functions for cpu in [cpu_of(func)] if cpu is not None}
     for cpu, func in requested.items():
         if cpu not in CPUS.get(target.arch, ()):
-            message = f"this version of a kernel is for `{cpu}`, which is no CPU of {target.arch}"
+            message = f"this version of a kernel is for `{cpu}`, which is not a CPU of {target.arch}"
             help = "compile for the architecture whose CPU the attribute `mlcc.cpu` names"
             raise CompileError(error("E0706", message, func.span, help=help))
     baseline = Machine.of(target).enabled

@@ -261,7 +261,7 @@ IN_THE_CHILD = {
     "empty": WRONG["empty"],
     "a fatal error of LLVM": (
         "declare void @llvm.aarch64.break(i32)\n" + BODY + "  call void @llvm.aarch64.break(i32 1)\n  ret i32 0\n}",
-        "LLVM gave up on it",
+        "LLVM failed",
     ),
     "a helper that objects lack": (
         BODY + "  %p = load fp128, ptr %a\n  %q = fadd fp128 %p, %p\n  store fp128 %q, ptr %b\n  ret i32 0\n}",

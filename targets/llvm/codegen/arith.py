@@ -1,4 +1,4 @@
-"""Operators: arithmetic, comparisons, logic, selection and vectors. `docs/semantics.md` states what they compute."""
+"""Emit operators: arithmetic, comparisons, logic, selection and vectors. `docs/semantics.md` defines their results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def string_imm(e: Emitter, node: tir.StringImm) -> Value:
 
 
 def constant(dtype: DType, value: int) -> Value:
-    """A small integer as a constant of any arithmetic register type, vectors included."""
+    """Return a small integer as a constant of any arithmetic register type, including vectors."""
     scalar = register_type(dtype.element)
     one = floating(scalar, float(value)) if dtype.is_float else integer(scalar, value)
     return one if dtype.lanes == 1 else Value(vector(scalar, dtype.lanes), f"splat ({one})")
@@ -61,7 +61,7 @@ def _arith(e: Emitter, node: tir.BinaryOp, int_op: str, float_op: str) -> Value:
         if is_small_float(dtype):
             return small_float.rounded(e, e.fn.binary(float_op, lhs, rhs), dtype)
         return e.fn.binary(f"{float_op}{e.fast}", lhs, rhs)
-    if dtype.is_bool:  # on 0 and 1; anything but 0 is true
+    if dtype.is_bool:  # arithmetic on 0 and 1, converted back to bool
         op = {"add": "or", "sub": "xor", "mul": "and"}[int_op]
         return e.fn.binary(op, lhs, rhs)
     raise unsupported(f"no arithmetic on {dtype}", node.span)
@@ -141,12 +141,12 @@ def mod(e: Emitter, node: tir.Mod) -> Value:
 
 
 def fmod(e: Emitter, lhs: Value, rhs: Value, lanes: int) -> Value:
-    """C's fmod."""
+    """Emit C's fmod."""
     return vmath.call(e, "fmod", [lhs, rhs], lanes)
 
 
 def _floor_division_parts(e: Emitter, node: tir.BinaryOp, lhs: Value, rhs: Value) -> tuple[Value, Value, Value | None]:
-    """Truncating quotient and remainder, and whether the rounding was toward zero from below (None: never)."""
+    """Return the truncating quotient and remainder, and a condition to adjust them for floor division (None: never)."""
     fn, dtype = e.fn, node.dtype
     known = _constant_value(node.rhs)
     quotient, remainder = int_divide(fn, lhs, rhs, dtype, known)
@@ -191,7 +191,7 @@ def floormod(e: Emitter, node: tir.FloorMod) -> Value:
 
 
 def _float_floormod(e: Emitter, lhs: Value, rhs: Value, dtype: DType) -> Value:
-    """fmod, plus the divisor where the signs differ; a zero takes the divisor's sign."""
+    """Emit fmod, plus the divisor if the signs differ; a zero takes the divisor's sign."""
     fn, zero = e.fn, constant(dtype, 0)
     remainder = fmod(e, lhs, rhs, dtype.lanes)
     differ = fn.binary("xor", fn.fcmp("olt", remainder, zero), fn.fcmp("olt", rhs, zero))
@@ -228,7 +228,7 @@ def maximum(e: Emitter, node: tir.Max) -> Value:
 
 
 def _min_or_max(e: Emitter, node: tir.Min | tir.Max, strict: type[tir.CompareOp], inclusive: str) -> Value:
-    """Of floats NaN where one of them is, the first of equal ones; beside a constant that is one instruction on x86."""
+    """Emit min or max: NaN if an operand is NaN, the first of equal ones. With a constant it is one x86 instruction."""
     fn, lhs, rhs = e.fn, e.expr(node.lhs), e.expr(node.rhs)
     if not node.dtype.is_float:
         return fn.select(_compare(fn, strict, node.dtype, lhs, rhs), lhs, rhs)
@@ -256,7 +256,7 @@ def _never_nan(expr: tir.Expr) -> bool:
 
 
 def logical(e: Emitter, node: tir.BinaryOp) -> Value:
-    """and/or: the right side is evaluated only if it decides, unless that makes no difference."""
+    """Emit `and`/`or` with short-circuit evaluation, unless the right operand can be speculated."""
     fn, is_and = e.fn, isinstance(node, tir.And)
     lhs = e.expr(node.lhs)
     if node.dtype.lanes > 1 or e.speculatable(node.rhs):
@@ -281,7 +281,7 @@ def select(e: Emitter, node: tir.Select) -> Value:
 
 
 def choose(e: Emitter, condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> Value:
-    """One of two values. Each is evaluated only if chosen, unless that makes no difference."""
+    """Emit a conditional expression; only the selected operand is evaluated, unless both can be speculated."""
     if condition.dtype.lanes > 1:
         return masks.choose(e, condition, true, false)
     fn = e.fn
@@ -310,7 +310,7 @@ def let(e: Emitter, node: tir.Let) -> Value:
 
 
 def lane_numbers(dtype: DType) -> Value:
-    """<0, 1, 2, ...> of an integer vector type."""
+    """Return the constant <0, 1, 2, ...> of an integer vector type."""
     scalar = register_type(dtype.element)
     if dtype.lanes == 1:
         return integer(scalar, 0)
@@ -340,7 +340,7 @@ def broadcast(e: Emitter, node: tir.Broadcast) -> Value:
 
 
 def shuffle(e: Emitter, node: tir.Shuffle) -> Value:
-    """Lanes by constant or computed number; computed ones go through extract and insert."""
+    """Emit a shuffle by constant or computed lane numbers; computed ones use extract and insert."""
     fn = e.fn
     known = [tir.const_int(i) for i in node.indices]
     count = node.vectors[0].dtype.lanes

@@ -1,4 +1,4 @@
-"""Conversions between dtypes, in registers and at the border to memory. See `docs/semantics.md`, "Casts"."""
+"""Emit conversions between dtypes, and between register and memory types. See `docs/semantics.md`, "Casts"."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def cast_node(e: Emitter, node: tir.Cast) -> Value:
     if node.dtype.lanes != node.value.dtype.lanes:
         raise unsupported(f"a cast of {node.value.dtype} to {node.dtype} changes the lanes", node.span)
     to_int = node.value.dtype.is_float and not node.dtype.is_float
-    fast, e.fast = e.fast, "" if to_int else e.fast  # a last bit more or less may be another integer, another place
+    fast, e.fast = e.fast, "" if to_int else e.fast  # a rounding difference could change the integer, and thus an index
     value = e.expr(node.value)
     e.fast = fast
     return cast(e, value, node.value.dtype, node.dtype)
 
 
 def cast(e: Emitter, value: Value, source: DType, target: DType) -> Value:
-    """`value` of dtype `source` as `target`."""
+    """Convert `value` from dtype `source` to `target`."""
     fn = e.fn
     type = register_type(target)
     if source is target:
@@ -59,8 +59,10 @@ def _to_float(e: Emitter, value: Value, source: DType, target: DType) -> Value:
 
 
 def _to_int(e: Emitter, value: Value, target: DType) -> Value:
-    """Saturating, NaN to 0. Where the CPU's conversion does not saturate by itself, the value is brought into range
-    first: LLVM would go lane by lane."""
+    """Convert to an integer, saturating, NaN to 0.
+
+    If the CPU's conversion does not saturate, the value is clamped first: LLVM's would be scalarised.
+    """
     type, lanes = register_type(target), target.lanes
     if e.ctx.module.triple.startswith("aarch64"):
         name = f"llvm.fpto{'u' if target.is_uint else 's'}i.sat.{mangled(type)}.{mangled(value.type)}"
@@ -88,7 +90,7 @@ def _to_int(e: Emitter, value: Value, target: DType) -> Value:
 
 
 def _to_int_on_gpu(e: Emitter, value: Value, target: DType) -> Value:
-    """The conversion of a GPU from float32 saturates, and gives 0 for NaN; lane by lane."""
+    """Convert from float32 lane by lane with the GPU's conversion, which saturates and converts NaN to 0."""
     fn, wide = e.fn, target.bits == 32
     name = f"llvm.nvvm.f2{'ui' if target.is_uint and wide else 'i'}.rz"
     convert = e.ctx.module.declare(name, "i32", ["float"])
@@ -106,7 +108,7 @@ def _to_int_on_gpu(e: Emitter, value: Value, target: DType) -> Value:
 
 
 def mangled(type: str) -> str:
-    """A type as part of the name of an overloaded intrinsic."""
+    """Return a type as part of the name of an overloaded intrinsic."""
     if type[0] == "<":
         lanes, scalar = type[1:-1].split(" x ")
         return f"v{lanes}{mangled(scalar)}"
@@ -123,7 +125,7 @@ def to_memory(e: Emitter, value: Value, dtype: DType) -> Value:
 
 
 def from_memory(e: Emitter, value: Value, dtype: DType) -> Value:
-    """A value from memory in its register type."""
+    """Convert a value from its memory type to its register type."""
     if dtype.is_bool:
         return e.fn.icmp("ne", value, Value(vector("i8", dtype.lanes), "0" if dtype.lanes == 1 else "zeroinitializer"))
     return small_float.from_memory(e, value, dtype) if is_small_float(dtype) else value

@@ -1,4 +1,4 @@
-"""`T.dp4a` and `T.dp2a`: sums of products of neighbouring integers, by the CPU's instructions for it where it has one.
+"""Emit `T.dp4a` and `T.dp2a`, sums of products of neighbouring integers, by the CPU's dot-product instructions.
 
 x86: vpdpbusd (AVX512-VNNI, AVX-VNNI: unsigned by signed), vpdpbssd and vpdpbuud (AVX-VNNI-INT8), pmaddwd (words);
 AArch64: sdot and udot (dotprod), usdot (i8mm). None of them saturates or rounds: sums wrap as int32.
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Instruction:
-    """An intrinsic for vectors of `lanes` sums; `adds`: to a vector that it takes first. `operand` is LLVM's type of
-    what is multiplied; `swapped`: the right operand comes first."""
+    """A dot-product intrinsic for vectors of `lanes` sums.
+
+    `operand` is LLVM's type of the factors; `adds`: it accumulates to its first operand; `swapped`: the right factor
+    comes first.
+    """
 
     name: str
     lanes: int
@@ -30,7 +33,7 @@ class _Instruction:
 
 
 def dot(e: Emitter, node: tir.Call) -> Value:
-    """The call of an intrinsic: two vectors of 8-bit (`dp4a`) or 16-bit (`dp2a`) integers, and perhaps sums so far."""
+    """Emit a dot product of two vectors of 8-bit (`dp4a`) or 16-bit (`dp2a`) integers, with an optional accumulator."""
     bits = 8 if node.op.name == "tir.dp4a" else 16
     group, lanes = 32 // bits, node.dtype.lanes
     a_operand, b_operand, *initial = node.args
@@ -61,7 +64,7 @@ def dot(e: Emitter, node: tir.Call) -> Value:
 
 
 def _operand_vector(e: Emitter, node: tir.Expr, group: int, lanes: int) -> Value:
-    """A vector for all lanes; a group for all of them is one number, which CPUs can spread while they load it."""
+    """Return an operand for all lanes; a single group is broadcast as a 32-bit number, which CPUs do while loading."""
     value = e.expr(node)
     if node.dtype.lanes == group * lanes:
         return value
@@ -109,7 +112,7 @@ def _on_arm(features: frozenset[str], one_unsigned: bool, other_unsigned: bool) 
 def _emit_chunk(
     e: Emitter, instruction: _Instruction, values: tuple[Value, Value], sums: Value, first_lane: int, group: int
 ) -> Value:
-    """The sums of some lanes."""
+    """Emit one instruction for some lanes."""
     fn = e.fn
     operands = [
         _bitcast(e, _lanes(e, v, first_lane * group, instruction.lanes * group), instruction.operand)
@@ -129,7 +132,7 @@ def _bitcast(e: Emitter, value: Value, type: str) -> Value:
 
 
 def _lanes(e: Emitter, value: Value, start: int, count: int) -> Value:
-    """Some lanes of a vector; beyond its end there is anything."""
+    """Return some lanes of a vector; lanes beyond its end are poison."""
     scalar, length = _scalar_and_lanes(value)
     if start == 0 and count == length:
         return value
@@ -158,7 +161,7 @@ def _concat(e: Emitter, parts: list[Value], lanes: int) -> Value:
 def _by_widening(
     e: Emitter, values: tuple[Value, Value], unsigned: tuple[bool, bool], group: int, lanes: int
 ) -> Value:  # fmt: skip
-    """Products of int32, a step of each group at a time."""
+    """Emit the dot product by widening to int32, one element of each group at a time."""
     fn = e.fn
     total: Value | None = None
     for step in range(group):

@@ -1,4 +1,4 @@
-"""`T.checked_index` in LLVM IR: one comparison, and an exit that notes the index and the extent."""
+"""Emit `T.checked_index`: one comparison, and an exit that reports the index and the extent."""
 
 from __future__ import annotations
 

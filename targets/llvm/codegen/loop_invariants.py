@@ -36,7 +36,7 @@ _CHANGING = (tir.For, tir.Bind, tir.Let, tir.BufferStore, tir.AllocBuffer, tir.D
 
 
 def _changed(loop: tir.For) -> frozenset[tir.Var | tir.Buffer]:
-    """The variables that iterations bind, and the buffers that they store to."""
+    """Return the variables that a loop's iterations bind, and the buffers that they store to."""
     changed: set[tir.Var | tir.Buffer] = {loop.var}
     for node in find(loop.body, *_CHANGING):
         if isinstance(node, (tir.For, tir.Bind, tir.Let)):

@@ -1,1 +1,1 @@
-"""The host part of an object: what C programs and the runtime call, around the kernels."""
+"""The host part of an object: the functions that C programs and the runtime call, which run the kernels."""

@@ -1,4 +1,4 @@
-"""The functions of an artifact as C sees them, each around the query and run functions of the runtime."""
+"""Emit the C functions of an artifact as wrappers of the query and run functions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mlcc.targets.llvm.codegen.dim_code import DimCode
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.plan.steps import HostFunction, Leaf
 
-_MAX_STACK_WORKSPACE = 16 * 1024  # workspaces of a known size up to this are on the stack
+_MAX_STACK_WORKSPACE = 16 * 1024  # larger workspaces, and those of symbolic size, are on the heap
 
 
 def c_type(leaf: Leaf) -> tuple[str, str]:
-    """The LLVM type and attributes of a parameter in C's calling convention."""
+    """Return the LLVM type and attributes of a parameter in C's calling convention."""
     if leaf.kind != "scalar":
         return "ptr", ""
     assert leaf.dtype is not None
@@ -24,7 +24,7 @@ def c_type(leaf: Leaf) -> tuple[str, str]:
 
 
 def emit_c_functions(func: HostFunction, shared: Shared, symbol: Callable[[str], str]) -> None:
-    """Add `f`, `f_ws`, `f_ws_size`, `f_shape` (for functions with results) and `f_error`."""
+    """Emit `f`, `f_ws`, `f_ws_size`, `f_shape` (for functions with results) and `f_error`."""
     emitter = _CFunctions(func, shared, symbol)
     emitter.call()
     emitter.call_with_workspace()
@@ -70,7 +70,7 @@ class _CFunctions:
         return fn, fn.params[: len(leading_params)], vector, out
 
     def _call_query(self, fn: FunctionText, vector: Value, out: Value, results: bool, negative: bool = False) -> Value:
-        """Query; leave with its code if there is one. Gives the number of workspace bytes."""
+        """Call the query function; return its error code, if any. The value is the workspace size in bytes."""
         code = fn.call("i32", self.query, [vector, out, integer("i32", int(results))])
         failed, passed = fn.label("failed"), fn.label("ok")
         fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), passed, failed)
@@ -86,7 +86,7 @@ class _CFunctions:
         return fn.gep("i64", out, integer("i64", 1))
 
     def call(self) -> None:
-        """`f`: with a workspace of its own."""
+        """Emit `f`, which allocates its workspace."""
         fn, _, vector, out = self._begin_function("", "i32", True)
         size = self._call_query(fn, vector, out, True)
         fixed = self.func.fixed_bytes
@@ -110,7 +110,7 @@ class _CFunctions:
         fn.ret(code)
 
     def call_with_workspace(self) -> None:
-        """`f_ws`: with memory of the caller."""
+        """Emit `f_ws`, which takes the workspace from the caller."""
         fn, (workspace, given_size), vector, out = self._begin_function(
             "_ws", "i32", True, (("ptr", "ws"), ("i64", "ws_size"))
         )
@@ -129,12 +129,12 @@ class _CFunctions:
         fn.ret(fn.call("i32", self.run, [vector, self._symbols(fn, out), workspace]))
 
     def workspace_size(self) -> None:
-        """`f_ws_size`: bytes for these parameters, or minus an error code."""
+        """Emit `f_ws_size`: the workspace bytes for these parameters, or a negated error code."""
         fn, _, vector, out = self._begin_function("_ws_size", "i64", False)
         fn.ret(self._call_query(fn, vector, out, self.func.kind == "prim", negative=True))
 
     def shapes(self) -> None:
-        """`f_shape`: the extents of every tensor or shape result for these parameters."""
+        """Emit `f_shape`: the extents of every tensor result for these parameters."""
         fn, _, vector, out = self._begin_function("_shape", "i32", True)
         self._call_query(fn, vector, out, False)
         code = DimCode(fn, self.func.dims, {})
@@ -147,6 +147,6 @@ class _CFunctions:
         fn.ret(integer("i32", 0))
 
     def error(self) -> None:
-        """`f_error`: the text of an error code."""
+        """Emit `f_error`: the message of an error code."""
         fn = self.shared.ctx.module.function("ptr", self.symbol("_error"), [("i32", "code")], linkage="")
         fn.ret(fn.call("ptr", "@mlcc_error_text", fn.params))

@@ -1,4 +1,4 @@
-"""Calls of packed functions from the graph: every argument as a DLTensor, all in one piece of stack."""
+"""Emit calls of packed functions from the graph: every argument as a DLTensor, all in one stack allocation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _TENSOR_CELLS = 6  # 64-bit words of a DLTensor
 
 
 class PackedCalls:
-    """Emits calls in one function. `address` gives a tensor's memory, `scalar` the value of an expression."""
+    """The emitter of calls in one function.
+
+    `address` returns the memory of a tensor, `scalar` the value of an expression.
+    """
 
     def __init__(
         self, emitter: Emitter, steps: list[Step], address: Callable[[Tensor], Operand],
@@ -32,7 +35,7 @@ class PackedCalls:
         self._used = 0
 
     def call(self, step: CallPacked) -> Operand:
-        """Call the function of a slot; gives its code."""
+        """Call the function of a slot; return its error code."""
         fn = self.fn
         self._used = 0
         pointers = self._allocate_cells(len(step.args))
@@ -42,7 +45,7 @@ class PackedCalls:
         return fn.call("i32", callee, [integer("i32", step.slot), pointers, integer("i32", len(step.args))])
 
     def _allocate_cells(self, cells: int) -> Operand:
-        """The next words of the area."""
+        """Return the address of the next free words of the area."""
         offset = self._used
         self._used += cells
         return self.fn.gep("i64", self.area, integer("i64", offset))
@@ -81,12 +84,12 @@ class PackedCalls:
                 fn.store(value, data)
                 packed.fill_tensor(fn, address, data, dtype, 0, NULL)
             case _:
-                raise AssertionError(f"{type(arg).__name__} is no argument")
+                raise AssertionError(f"{type(arg).__name__} cannot be an argument")
         return address
 
 
 def _cell_count(step: CallPacked) -> int:
-    """64-bit words that a call's arguments take."""
+    """Return the number of 64-bit words for the arguments of a call."""
     total = len(step.args)
     for arg in step.args:
         match arg:

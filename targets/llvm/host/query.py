@@ -1,9 +1,9 @@
-"""`PREFIX_f_query`: look at the arguments, find the symbols, say how much workspace a call needs.
+"""Emit `PREFIX_f_query`: check the arguments, bind the symbols, and compute the workspace size.
 
     i32 query(ptr args, ptr out, i32 results_too)    out: workspace bytes, then the symbols' values
 
-The order is: each parameter by itself, then extents that are computed from symbols, then what must be equal inside the
-function, then sizes, then (if asked) the results and whether anything that is written overlaps anything else.
+The order is: each parameter by itself, then extents computed from symbols, then the function's constraints, then sizes,
+then (if requested) the results, and overlaps of written memory with other arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mlcc.targets.llvm.host.tensor_checks import TEXT as CHECK_TEXT
 from mlcc.targets.plan.dims import plain
 from mlcc.targets.plan.steps import HostFunction, Leaf
 
-_MAX_WORKSPACE = 1 << 46  # of a workspace; sums of sizes below it fit 64 bits
+_MAX_WORKSPACE = 1 << 46  # sums of sizes below it fit 64 bits
 OVERLAPS = "mlcc_overlaps"
 _OVERLAPS_TEXT = """define internal i1 @mlcc_overlaps(ptr %ranges, i64 %count, i64 %index) nounwind {
 entry:
@@ -55,7 +55,7 @@ none:
 
 
 class Query:
-    """Emits the query function of one host function."""
+    """The emitter of the query function of one host function."""
 
     def __init__(self, func: HostFunction, shared: Shared, symbol: str) -> None:
         self.func = func
@@ -67,12 +67,14 @@ class Query:
         )
         self.args, self.out, self.results_too = self.fn.params
         self.code = DimCode(self.fn, func.dims, {}, overflow=True)
-        self.symbol_sources: dict[tir.Var, str] = {}  # what gave a symbol its value, for messages
+        self.symbol_sources: dict[
+            tir.Var, str
+        ] = {}  # symbol -> description of the argument that bound it, for messages
         self._failures: dict[int, str] = {}
         self._deferred: list[tuple[str, tir.Expr, Value]] = []
-        self._tensors: list[Leaf] = []  # all so far
-        self._pending: list[int] = []  # arguments that follow each other, not checked yet
-        self._pending_rows: list[int] = []  # their rows
+        self._tensors: list[Leaf] = []  # tensors so far
+        self._pending: list[int] = []  # consecutive arguments that are not checked yet
+        self._pending_rows: list[int] = []  # their rows of the table
         self._ranges = NULL
 
     def emit(self) -> None:
@@ -104,7 +106,7 @@ class Query:
     # ------------------------------------------------------------ failures
 
     def _require(self, condition: Value, kind: str, text: str) -> None:
-        """Return an error code where the condition does not hold."""
+        """Return an error code unless the condition holds."""
         self._fail_unless(condition, self.shared.code(kind, text))
 
     def _fail_unless(self, condition: Value, code: int) -> None:
@@ -117,7 +119,7 @@ class Query:
         fn.start(passed)
 
     def _require_value(self, what: str, expr: tir.Expr, value: Value) -> None:
-        """An extent that is known from elsewhere."""
+        """Require an extent to equal an expression whose value is known."""
         expected = self.code.value(expr)
         kind, why = "SHAPE", f"must be {plain(expr)}"
         if isinstance(expr, tir.Var):
@@ -146,7 +148,7 @@ class Query:
             self._extent(f"value {at} of `{leaf.name}`", dim, value)
 
     def _scalar(self, leaf: Leaf, value: Value) -> None:
-        """Integers and bools are symbols, checked to fit their dtype; floats are read where they are used."""
+        """Check that an integer or bool fits its dtype, and bind its symbol; floats are read where they are used."""
         dtype, fn = leaf.dtype, self.fn
         assert dtype is not None and leaf.value is not None
         if dtype.is_float:
@@ -169,13 +171,13 @@ class Query:
             self._deferred.append((what, expr, value))
 
     def _extent(self, what: str, dim: tir.Expr, value: Value) -> None:
-        """An extent as given: it binds its symbol, or is compared now or when all symbols are known."""
+        """Check an extent: bind its symbol, or compare it now or when all symbols are known."""
         if isinstance(dim, tir.Var) and dim not in self.code.symbols:
             self._require(self.fn.icmp("sge", value, integer("i64", 0)), "SHAPE", f"{what} is negative")
         self._bind_or_compare(what, dim, value)
 
     def _tensor(self, leaf: Leaf, index: int) -> None:
-        """Everything that one DLTensor can have wrong with it: what needs no symbols by a table, then the rest."""
+        """Check a DLTensor: by a table where no symbols are needed, then extents and strides with symbols."""
         if self._pending and self._pending[-1] != index - 1:
             self._check_pending()
         symbols = set(self.code.symbols)
@@ -200,7 +202,7 @@ class Query:
             self._check_strides(leaf, pointer, shape)
 
     def _check_pending(self) -> None:
-        """Check the tensors since the last call of this."""
+        """Check the pending tensors."""
         if not self._pending:
             return
         fn, module = self.fn, self.shared.ctx.module
@@ -222,7 +224,7 @@ class Query:
         return self.fn.load(type, address, 4 if type == "i32" else 8)
 
     def _check_strides(self, leaf: Leaf, pointer: Value, shape: Value) -> None:
-        """Declared strides: bound or compared; and the range of bytes that they reach."""
+        """Bind or compare declared strides, and compute the range of bytes that they span."""
         fn = self.fn
         assert leaf.strides is not None and leaf.dtype is not None
         count = range(len(leaf.dims))
@@ -237,7 +239,7 @@ class Query:
                 self.code.symbols[want] = stride
                 self.symbol_sources[want] = what
             else:
-                # where there is one element, its stride means nothing: take the declared one
+                # the stride of a single element is arbitrary: use the declared one
                 self._check_stride(what, want, stride, extent)
             reach = fn.binary("mul", stride, fn.binary("sub", extent, one))
             is_negative = fn.icmp("slt", reach, zero)
@@ -262,7 +264,7 @@ class Query:
             self._deferred.append((what, want, stride))
 
     def _strides_of(self, dims: list[Value], strides: Value) -> list[Value]:
-        """The strides of a DLTensor; without any it is compact."""
+        """Load the strides of a DLTensor; null stands for compact strides."""
         fn = self.fn
         has_strides = fn.icmp("ne", strides, NULL)
         compact = fn.alloca("i64", max(len(dims), 1), 8)

@@ -1,9 +1,9 @@
-"""`PREFIX_f_run`: the steps of a plan as straight-line code, without the checks that the query has made.
+"""Emit `PREFIX_f_run`: the steps of a plan as straight-line code, without the checks of the query function.
 
     i32 run(ptr args, ptr symbols, ptr workspace)
 
-Everything that depends on symbols of the entry alone is computed at the top, what depends on measured ones where it is
-needed.
+Values that only depend on symbols known at entry are computed at the start; those that depend on data-dependent symbols
+where they are used.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _MAX_OPTIMISED_STEPS = 300  # steps
 
 
 class Run:
-    """Emits the run function of one host function."""
+    """The emitter of the run function of one host function."""
 
     def __init__(self, func: HostFunction, shared: Shared, symbol: str) -> None:
         self.func = func
         self.shared = shared
         params = [("ptr", "args"), ("ptr", "symbols"), ("ptr", "workspace")]
         ctx = shared.ctx
-        # a long list of calls gains nothing from optimisation, and LLVM's takes more than linear time over it
+        # a long list of calls gains nothing from optimisation, which takes LLVM superlinear time
         count = sum(1 for _ in walk_steps(func.steps))
         attrs = f"noinline {'optnone ' if count > _MAX_OPTIMISED_STEPS else ''}{ctx.function_attrs}"
         self.fn: FunctionText = ctx.module.function("i32", symbol, params, linkage="", attrs=attrs)
@@ -64,7 +64,7 @@ class Run:
         self.code = DimCode(self.fn, func.dims, {})
         self._pointers: dict[Memory, Operand] = {}
         self._failures: dict[int, str] = {}
-        self._heads: list[str] = []  # of the loops around
+        self._heads: list[str] = []  # of enclosing loops
 
     def emit(self) -> None:
         self._read_symbols()
@@ -82,9 +82,9 @@ class Run:
         self._values()
         self._extents()
         self.fn.ret(integer("i32", 0))
-        del self.packed  # it refers back to this object: a cycle that would keep the plan
+        del self.packed  # breaks a reference cycle that would keep the plan alive
 
-    # ------------------------------------------------------------ at the top
+    # ------------------------------------------------------------ function entry
 
     def _read_symbols(self) -> None:
         fn = self.fn
@@ -99,7 +99,7 @@ class Run:
                 self.emitter.bind(leaf.value, casts.cast(self.emitter, cell, FLOAT64, leaf.dtype))
 
     def _hoist_operands(self, step: Step) -> None:
-        """Compute what a step needs of symbols and arguments, in a place that comes before all steps."""
+        """Hoist the operands of a step that are known at entry above all steps."""
         for tensor in tensors_of(step):
             self._base_address(tensor.memory.root())
             self._evaluate_early(tensor.offset)
@@ -131,7 +131,7 @@ class Run:
             self.code.value(expr)
 
     def _is_data_dependent(self, expr: tir.Expr) -> bool:
-        """Return True if a value is unknown until some step has run."""
+        """Return True if a value is only known after some step has run."""
         symbols = self.func.measured
         return bool(symbols) and any(n in symbols for n in walk(expr) if isinstance(n, tir.Var))
 
@@ -139,7 +139,7 @@ class Run:
         return [s.symbol for s in walk_steps(self.func.steps) if isinstance(s, Measure)]
 
     def _base_address(self, memory: Memory) -> None:
-        """The address where a piece of memory starts."""
+        """Compute the start address of a piece of memory."""
         if memory in self._pointers:
             return
         fn = self.fn
@@ -178,7 +178,7 @@ class Run:
         return self.fn.gep("i8", base, self.code.value(tensor.offset), flags="")
 
     def _scalar(self, expr: tir.Expr) -> Operand:
-        """The value of a scalar expression: i64 or i1 for integers and conditions, else its register type."""
+        """Emit a scalar expression: i64 or i1 for integers and conditions, else its register type."""
         return self.emitter.expr(expr) if expr.dtype.is_float else self.code.value(expr)
 
     def _condition(self, condition: Scalar | Tensor) -> Operand:
@@ -209,7 +209,7 @@ class Run:
                     self._loop(step)
                 case Again():
                     self.fn.br(self._heads[-1])
-                    self.fn.start(self.fn.label("after"))  # which nothing reaches
+                    self.fn.start(self.fn.label("after"))  # unreachable
 
     def _kernel(self, step: CallKernel) -> None:
         fn = self.fn
@@ -230,11 +230,11 @@ class Run:
         if sig.result is not None:
             values.append(fn.alloca(memory_type(sig.result)))
         values.append(NULL if step.workspace is None else self._pointers[step.workspace])
-        # kept out of line: a graph may call one kernel many times, and LLVM is slow on huge functions
+        # not inlined: a graph may call a kernel many times, and LLVM is slow on huge functions
         self._propagate_error(fn.call("i32", f"@{kernel.symbol}", values, attrs="noinline"))
 
     def _resized(self, value: Operand, type: str) -> Operand:
-        """An i1 or i64 as an integer of another width."""
+        """Convert an i1 or i64 to an integer of another width."""
         if value.type == "i1":
             return self.fn.convert("zext", value, type)
         return self.fn.convert("trunc", value, type)
@@ -260,7 +260,7 @@ class Run:
         fn.start(passed)
 
     def _holds_without_overflow(self, condition: tir.Expr) -> Operand:
-        """A condition that does not hold where its operands overflow."""
+        """Emit a condition that is false if its operands overflow."""
         code = DimCode(self.fn, self.func.dims, self.code.symbols, overflow=True)
         holds = code.value(condition)
         assert code.failed is not None
@@ -275,7 +275,7 @@ class Run:
         fn.start(passed)
 
     def _read_symbol(self, step: Measure) -> None:
-        """Read a symbol. It lives in a cell, as a later use may come after the end of the branch that it is read in."""
+        """Read a data-dependent symbol. It is kept in a stack cell, as a use may follow the branch that reads it."""
         fn = self.fn
         value = fn.load("i64", self._address(step.source), 8)
         good, bad = fn.label("ok"), fn.cold("fail", [f"ret i32 {step.code}"])
@@ -314,14 +314,14 @@ class Run:
         self._reload(step.steps)
 
     def _reload(self, steps: list[Step]) -> None:
-        """Know the symbols again that some steps have read."""
+        """Reload the symbols that some steps have read."""
         fn = self.fn
         for inner in walk_steps(steps):
             if isinstance(inner, Measure):
                 self._define_symbol(inner.symbol, fn.load("i64", self._cells[inner.symbol], 8))
 
     def _values(self) -> None:
-        """Results that are no tensors: numbers, and the values of shapes."""
+        """Store results other than tensors: numbers, and the values of shapes."""
         fn = self.fn
         last_element: dict[int, int] = {}
         for leaf, expr in self.func.values:
@@ -335,7 +335,7 @@ class Run:
             fn.store(value, fn.gep("i64", pointer, integer("i64", element)))
 
     def _extents(self) -> None:
-        """The extents that results turned out to have, to the shapes of their DLTensors."""
+        """Store data-dependent extents of results to the shapes of their DLTensors."""
         fn = self.fn
         first = len(self.func.inputs())
         for index, leaf in enumerate(self.func.outputs()):

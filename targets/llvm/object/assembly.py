@@ -1,7 +1,7 @@
 """Join the assembly of several modules into one text, as the linker joins their objects.
 
-Modules are independent: each has its own numbering of temporary labels (`.LBB0_1`) and may define internal functions of
-the same names. Both are local to a file, so they get the number of their module where texts share a file.
+Modules may use the same temporary labels (`.LBB0_1`) and names of internal functions. Both are local to a file, so they
+are suffixed with the number of their module where names clash.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TEXTS = ("\t.asci", "\t.file\t", "\t.ident\t", "\t.section\t")  # directives wh
 
 
 def joined(texts: Sequence[str]) -> str:
-    """One text of the assembly of modules that call each other by visible names."""
+    """Join the assembly of modules that call each other by visible names."""
     if len(texts) == 1:
         return texts[0]
     local = [_local_symbols(text) for text in texts]
@@ -30,13 +30,13 @@ def joined(texts: Sequence[str]) -> str:
 
 
 def _local_symbols(text: str) -> set[str]:
-    """The symbols that a text defines for itself only."""
+    """Return the symbols that are local to a text."""
     defined = {label or common for label, common in _DEFINED.findall(text)}
     return defined - set(_VISIBLE.findall(text))
 
 
 def _renamed(text: str, number: int, names: set[str]) -> str:
-    """A text with the number of its module behind these names."""
+    """Append the module number to these names in a text."""
 
     def replacement(match: re.Match[str]) -> str:
         name = match[0]

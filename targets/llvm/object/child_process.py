@@ -1,4 +1,4 @@
-"""Run LLVM in a child process if memory is limited, because LLVM ends its process when an allocation fails."""
+"""Run LLVM in a child process if memory is limited, because LLVM aborts when an allocation fails."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def memory_is_limited() -> bool:
 
 
 def run_apart(job: Callable[[], T]) -> T:
-    """The result of `job`, or what it raises, from a copy of this process.
+    """Run a job in a forked process; return its result, or raise its exception.
 
-    Raises CompileError E0016 where that has too little memory, or is ended by a signal.
+    Raises CompileError E0016 if the process runs out of memory or is ended by a signal.
     """
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as stderr:
         child = os.fork()
@@ -78,6 +78,6 @@ def _out_of_memory_error(status: int, stderr: str) -> CompileError:
     how = f"ended by {signal.Signals(-number).name}" if number < 0 else f"ended with {number}"
     lines = [line for line in stderr.splitlines() if line.strip()]
     why = next((line for line in lines if "LLVM ERROR" in line or "what()" in line), lines[-1] if lines else "")
-    text = "LLVM ran out of memory" if "memory" in why or "bad_alloc" in stderr or not why else "LLVM gave up"
-    help = "this process has a limit of memory (`ulimit -v`): raise it, or split the module"
+    text = "LLVM ran out of memory" if "memory" in why or "bad_alloc" in stderr or not why else "LLVM failed"
+    help = "raise the memory limit of this process (`ulimit -v`), or split the module"
     return CompileError(error("E0016", f"{text}: {why.strip() or how}", help=help))

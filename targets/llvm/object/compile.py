@@ -1,4 +1,4 @@
-"""LLVM IR text to machine code, by llvmlite. Only here does text reach LLVM, parsed and verified first."""
+"""Compile LLVM IR text to machine code by llvmlite. All text that reaches LLVM is parsed and verified here."""
 
 from __future__ import annotations
 
@@ -34,23 +34,25 @@ class Machine:
 
     @property
     def enabled(self) -> frozenset[str]:
-        """The features that the CPU is known to have, by LLVM's names."""
+        """Return the features that the CPU is known to have, by LLVM's names."""
         return features_of(self.triple, self.cpu, self.features)
 
     @property
     def function_attrs(self) -> str:
-        """Attributes of every function: the CPU is what to tune for, no more; without the last, LLVM halves its vectors
-        on some CPUs with AVX-512."""
+        """Return the attributes of every function.
+
+        The CPU is only tuned for, and the last attribute prevents LLVM from halving vectors on some AVX-512 CPUs.
+        """
         attrs = f'nounwind "tune-cpu"="{self.cpu}"'
         return f'{attrs} "prefer-vector-width"="512"' if "avx512f" in self.enabled else attrs
 
     def check(self) -> None:
-        """Raises CompileError for a triple, CPU or feature that is not among the tested ones."""
+        """Raise CompileError for a triple, CPU or feature that is not tested."""
         machines.check(self.triple, self.cpu, self.features)
 
     @staticmethod
     def of(target: LlvmTarget) -> Machine:
-        """The machine of a target; its own CPU is taken as LLVM finds it. Raises CompileError."""
+        """Return the machine of a target; the native CPU is as LLVM detects it. Raises CompileError."""
         full = target.resolved()
         machine = Machine(machines.normal_triple(full.triple), full.cpu, full.features)
         if not target.is_native:
@@ -60,7 +62,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The results of one compilation; those not asked for are empty."""
+    """The results of one compilation; those not requested are empty."""
 
     obj: bytes = b""
     asm: str = ""
@@ -118,9 +120,9 @@ def _compile(
 
 
 def target_machine(machine: Machine, level: int) -> Any:
-    """llvmlite's TargetMachine: position-independent code, small code model.
+    """Return llvmlite's TargetMachine: position-independent code, small code model.
 
-    LLVM gets the features and not the CPU's name, which would bring what we do not know of, and the manifest not list.
+    LLVM is given the features instead of the CPU's name, which may imply features that the manifest does not list.
     """
     import llvmlite.binding as llvm
 
@@ -146,8 +148,9 @@ def target_machine(machine: Machine, level: int) -> Any:
 
 
 def compile_unit(text: str, machine: Machine, level: int, code: Code, tm: Any = None) -> bytes:
-    """The object of a complete module, with the passes that its kind of code needs. Any number of threads may do this
-    at once. `tm` is what `target_machine` gave this thread for the level of the code generator, to be used again.
+    """Compile a complete module to an object, with the passes for its kind of code.
+
+    Threads may call this concurrently. `tm` is a reusable result of `target_machine` for this thread and level.
 
     Raises RuntimeError (our own bug) for text that LLVM does not accept.
     """
@@ -162,7 +165,7 @@ def compile_unit(text: str, machine: Machine, level: int, code: Code, tm: Any = 
 
 
 def assembly(units: Sequence[tuple[str, Code]], machine: Machine, level: int) -> str:
-    """The assembly of units, compiled one by one as `compile_unit` compiles them for the object.
+    """Compile units to assembly, one by one like `compile_unit`.
 
     Raises RuntimeError, or CompileError as `compile_text` does.
     """
@@ -180,7 +183,7 @@ def assembly(units: Sequence[tuple[str, Code]], machine: Machine, level: int) ->
 
 
 def linked_ir(units: Sequence[tuple[str, Code]], machine: Machine, level: int) -> str:
-    """The LLVM IR of units, optimised one by one and linked. Raises what `assembly` raises."""
+    """Return the LLVM IR of units, optimised one by one and linked. Raises what `assembly` raises."""
     import llvmlite.binding as llvm
 
     def linked() -> str:

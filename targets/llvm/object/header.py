@@ -1,4 +1,4 @@
-"""C99 headers for artifacts, from their manifests: declarations, DLTensor, the table of error codes."""
+"""Generate C99 headers from manifests: declarations, DLTensor, the table of error codes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ void {prefix}_set_parallel_for(mlcc_parallel_for_fn fn);
 
 
 def c_header(facts: dict[str, Any]) -> str:
-    """The header of an artifact."""
+    """Return the header of an artifact."""
     manifest = read(facts)
     prefix = manifest.prefix
     guard = f"MLCC_{c_identifier(prefix).upper()}_H"

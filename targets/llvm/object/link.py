@@ -1,4 +1,4 @@
-"""Shared libraries: the system's C compiler links the object, since LLVM's linker is not at hand."""
+"""Link shared libraries with the system's C compiler, since LLVM's linker is not available."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from mlcc.targets.llvm.object.objfile import Buffer
 
 
 def shared_library(pieces: list[Buffer], triple: str) -> bytes:
-    """A shared library made of one object, with a checksum of its own.
+    """Link an object into a shared library, with a checksum of its own.
 
-    Raises CompileError if there is no C compiler for it, or that fails.
+    Raises CompileError if there is no suitable C compiler, or it fails.
     """
     compiler = os.environ.get("CC") or _compiler(triple)
     with tempfile.TemporaryDirectory(prefix="mlcc-link-") as folder:
         source, target = os.path.join(folder, "m.o"), os.path.join(folder, "m.so")
         with open(source, "wb") as file:
             file.writelines(pieces)
-        # nodelete: threads of the pool may be at its code until the process ends
+        # nodelete: pool threads may run its code until the process ends
         linker = ["--build-id=none", "--hash-style=gnu", "-z,noexecstack", "-z,defs", "-z,nodelete"]
         # nostartfiles: what compilers add runs when a library is loaded, which `mlcc.load` refuses
         flags = ["-shared", "-nostartfiles", *(f"-Wl,{flag}" for flag in linker), "-o", target, source, "-lm"]
@@ -44,6 +44,6 @@ def shared_library(pieces: list[Buffer], triple: str) -> bytes:
 
 
 def _compiler(triple: str) -> str:
-    """The C compiler for a triple: `cc` for this machine's, the usual cross compiler for another."""
+    """Return the C compiler for a triple: `cc` for this machine, else the usual cross compiler."""
     machine = triple.partition("-")[0]
     return "cc" if machine == arch() else f"{machine}-linux-gnu-gcc"

@@ -1,6 +1,6 @@
-"""The machines that objects are made for: triples, CPUs and features that may reach LLVM.
+"""Supported machines: the triples, CPUs and features that may be passed to LLVM.
 
-LLVM reports what it cannot do by ending the process (an x86-64 without SSE2, say), so only what is listed passes.
+LLVM aborts the process for unsupported combinations (an x86-64 without SSE2, say), so only listed ones are allowed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SHORT_TRIPLES = {
 }  # fmt: skip
 TRIPLES = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
 
-# what may be switched on and off; the baseline of each architecture is not among it
+# features that can be switched on and off, without the baseline of each architecture
 FEATURES = {
     "x86_64": (
         "adx", "aes", "avx", "avx2", "avx512bf16", "avx512bitalg", "avx512bw", "avx512cd", "avx512dq", "avx512f",
@@ -30,12 +30,12 @@ FEATURES = {
 
 
 def normal_triple(triple: str) -> str:
-    """The triple in LLVM's full form, where a short one is known."""
+    """Return the triple in LLVM's full form, if it is a known short form."""
     return _SHORT_TRIPLES.get(triple, triple)
 
 
 def check(triple: str, cpu: str, features: Iterable[str]) -> None:
-    """Raises CompileError for what is not listed, with the nearest name."""
+    """Raise CompileError for an unlisted triple, CPU or feature, suggesting the nearest name."""
     if triple not in TRIPLES:
         known = (*TRIPLES, *_SHORT_TRIPLES)
         raise CompileError(error("E0705", f"unknown triple `{triple}`", help=_suggestion(triple, known, TRIPLES)))

@@ -36,7 +36,7 @@ class _Symbol:
 
 @dataclass(slots=True)
 class _Merged:
-    """A section of the result."""
+    """A section of the merged object."""
 
     name: str
     type: int
@@ -60,7 +60,7 @@ class _Merged:
 
 
 def merged(objects: Sequence[bytes]) -> bytes:
-    """One object of several for the same machine. Raises ValueError if a symbol is defined twice."""
+    """Merge objects for one machine. Raises ValueError if a symbol is defined twice."""
     return objects[0] if len(objects) == 1 else _Linker().link(objects)
 
 
@@ -68,7 +68,7 @@ class _Linker:
     def __init__(self) -> None:
         self.sections: dict[tuple[str, int, int, int], _Merged] = {}
         self.local: list[_Symbol] = []
-        self.section_symbols: dict[int, _Symbol] = {}  # by id of a merged section, which `sections` holds
+        self.section_symbols: dict[int, _Symbol] = {}  # id of a merged section (kept alive by `sections`) -> its symbol
         self.external: dict[str, _Symbol] = {}
 
     def link(self, objects: Sequence[bytes]) -> bytes:
@@ -103,7 +103,7 @@ class _Linker:
     def _symbols(
         self, data: bytes, table: elf.Section, strings: elf.Strings, placed: dict[int, tuple[_Merged, int]]
     ) -> list[tuple[_Symbol, int]]:
-        """The symbols of an object as those of the result, each with what its relocations add."""
+        """Map the symbols of an object to those of the result, each with an addend for its relocations."""
         symbols: list[tuple[_Symbol, int]] = []
         content = memoryview(data)[table.offset : table.offset + table.size]
         for name_at, info, other, section, value, size in SYMBOL.iter_unpack(content):
@@ -158,7 +158,7 @@ class _Linker:
         symtab = 1 + len(sections) + len(linked)
 
         def begin(align: int, name: str, *fields: int) -> None:
-            """A section at the end of the file: type, flags, size, link, info, alignment, size of an entry."""
+            """Append a section header; `fields`: type, flags, size, link, info, alignment, entry size."""
             body.extend(bytes(-len(body) % align))
             headers.append(SECTION_HEADER.pack(names.add(name), *fields[:2], 0, len(body), *fields[2:]))
 
@@ -183,11 +183,11 @@ class _Linker:
         header[6], header[12], header[13] = len(body), len(headers), len(headers) - 1
         HEADER.pack_into(body, 0, *header)
         for section in linked:
-            section.relocations.clear()  # whose symbols refer to sections: a cycle that would keep all pieces
+            section.relocations.clear()  # breaks reference cycles that would keep all pieces alive
         return bytes(body) + b"".join(headers)
 
     def _table(self, number: dict[int, int], names: StringTable) -> tuple[bytearray, int]:
-        """The symbol table, and how many of its entries are local."""
+        """Build the symbol table; return it and the number of its local entries."""
         local = list(self.local)
         external: list[_Symbol] = []
         for symbol in self.external.values():

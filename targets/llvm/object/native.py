@@ -1,7 +1,7 @@
-"""Native kernels: LLVM IR that a program brings along (`pragma_import_llvm`), for `T.call_extern` to reach.
+"""Native kernels: LLVM IR in a program (`pragma_import_llvm`), called by `T.call_extern`.
 
-The text never meets LLVM in this process: it is checked, and later compiled together with the rest of the module, in
-a child process, where a crash is one. What it defines becomes internal to the object.
+The text is never parsed in this process: it is checked, and later compiled together with the rest of the module, in a
+child process, so that a crash only ends the child. Its functions become internal to the object.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mlcc.targets.llvm.codegen.versions import CHOOSE
 from mlcc.targets.llvm.object.compile import Compiled, Machine
 
 PRAGMA, PRAGMA_C = "pragma_import_llvm", "pragma_import_c"
-SECONDS = 30  # for a check, and for a compilation besides what the module's own text takes
+SECONDS = 30  # for a check, and for a compilation in addition to the time for the module's own text
 MEMORY = 2 << 30
 
 _CHILD_CODE = "import sys; sys.path[:] = {path!r}; from mlcc.targets.llvm.object.native_child import main; main()"
@@ -44,8 +44,8 @@ def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], 
         return Natives()
     if not permitted:
         span = next(iter(spans.values()))
-        help = "--allow-native permits it: such code runs with your rights, so read it before"
-        raise CompileError(error("E0709", f"the program brings native code along (`{PRAGMA}`)", span, help=help))
+        help = "allow it with --allow-native; such code runs with your rights, so read it first"
+        raise CompileError(error("E0709", f"the program contains native code (`{PRAGMA}`)", span, help=help))
     texts = list(spans)
     reachable = sorted({*externs.ALLOWED, *allowed})
     answer = _run_child(
@@ -80,7 +80,7 @@ def _help(why: str) -> str | None:
 
 
 def _texts(module: IRModule) -> dict[str, Span | None]:
-    """Every text once, with its first place."""
+    """Return every distinct text with its first span."""
     spans: dict[str, Span | None] = {}
     for func in module.functions.values():
         if not isinstance(func, tir.PrimFunc):
@@ -93,7 +93,7 @@ def _texts(module: IRModule) -> dict[str, Span | None]:
                 text = value.value if isinstance(value, tir.StringImm) else value
                 if key == PRAGMA_C:
                     help = "compile it to LLVM IR: clang -O3 -S -emit-llvm, and use pragma_import_llvm"
-                    raise CompileError(error("E0709", f"C code (`{PRAGMA_C}`) is not compiled here", span, help=help))
+                    raise CompileError(error("E0709", f"C code (`{PRAGMA_C}`) cannot be compiled", span, help=help))
                 if not isinstance(text, str) or "define" not in text:
                     expected = "a string that defines functions in LLVM IR; files are not read"
                     raise CompileError(error("E0710", f"native code (`{PRAGMA}`) is {expected}", span))
@@ -113,7 +113,7 @@ def _annotations(node: Any) -> Iterable[tuple[str, Any]]:
 def compile_with(
     text: str, natives: Natives, machine: Machine, level: int, emit: frozenset[str], allowed: frozenset[str]
 ) -> Compiled:
-    """`compile_text` of a module together with its kernels, in a child process. Raises CompileError E0710."""
+    """Compile a module together with its native kernels in a child process. Raises CompileError E0710."""
     seconds = SECONDS + len(text) // 20_000
     job = {"kind": "compile", "text": text, "texts": natives.texts, "level": level, "emit": sorted(emit)}
     answer = _run_child(job, machine, seconds, None)
@@ -124,14 +124,16 @@ def compile_with(
 
 
 def _check_object(obj: bytes, allowed: frozenset[str]) -> None:
-    """The object has nothing that its kind may not have; this is about what LLVM made of the kernels."""
+    """Check that the object, including the compiled native kernels, has only allowed sections and symbols."""
     from mlcc.errors import LoadError
 
     try:
         parts = elf.read_object(obj)
     except LoadError as exc:
         why = exc.diagnostics[0].message.partition(": ")[2]
-        raise CompileError(error("E0710", f"native code (`{PRAGMA}`): no object can be made of it: {why}")) from None
+        raise CompileError(
+            error("E0710", f"native code (`{PRAGMA}`) does not compile to a valid object: {why}")
+        ) from None
     if any(s.name == RUN and s.section != elf.UNDEFINED for s in parts.symbols):
         allowed |= externs.POOL
     if any(s.name == CHOOSE for s in parts.symbols):
@@ -139,12 +141,12 @@ def _check_object(obj: bytes, allowed: frozenset[str]) -> None:
     for symbol in parts.symbols:
         is_needed = symbol.section == elf.UNDEFINED and symbol.type != elf.FILE and symbol.name not in ("", CONSTANTS)
         if is_needed and symbol.name not in externs.ALLOWED | allowed:
-            message = f"native code (`{PRAGMA}`) needs `{symbol.name}`, which objects do not have"
+            message = f"native code (`{PRAGMA}`) needs the symbol `{symbol.name}`, which is not available"
             raise CompileError(error("E0710", message))
 
 
 def _run_child(job: dict[str, Any], machine: Machine, seconds: int, span: Span | None) -> dict[str, Any]:
-    """The answer of a child process to a job. Raises CompileError E0710 if it gives none."""
+    """Run a job in a child process and return its answer. Raises CompileError E0710 if it fails."""
     size = MEMORY + 64 * sum(map(len, job["texts"]))
     request = {
         **job, "triple": machine.triple, "cpu": machine.cpu, "features": machine.features, "seconds": seconds,
@@ -164,7 +166,7 @@ def _run_child(job: dict[str, Any], machine: Machine, seconds: int, span: Span |
     fatal = [line for line in messages if "LLVM ERROR" in line or "Error" in line]
     how = f"ended by {signal.Signals(-process.returncode).name}" if process.returncode < 0 else "ended"
     why = (fatal or messages or [how])[0 if fatal else -1]
-    raise _compile_failure(f"LLVM gave up on it: {why.removeprefix('LLVM ERROR: ')}", span)
+    raise _compile_failure(f"LLVM failed: {why.removeprefix('LLVM ERROR: ')}", span)
 
 
 def _compile_failure(why: str, span: Span | None) -> CompileError:

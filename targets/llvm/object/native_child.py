@@ -1,7 +1,7 @@
-"""Native kernels in a process of their own: LLVM IR that somebody else wrote is parsed, checked and compiled here.
+"""The child process for native kernels: parse, check and compile untrusted LLVM IR.
 
-LLVM ends the process on some of what it is given, crashes on some, and takes its time with some; `native` makes a
-diagnostic of it. One job per process, as JSON: from standard input, to a descriptor that nothing else writes to.
+LLVM may abort, crash or run too long on such text; `native` turns that into a diagnostic. One job per process, as JSON:
+read from standard input, answered on a descriptor that nothing else writes to.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NAME = re.compile(r'@("[^"]*"|[-a-zA-Z$._0-9]+) = ')
 _ATTRIBUTE = re.compile(r'"[^"]*"(?:="[^"]*")?|[a-z_0-9]+(?:=\d+|\((?:[^()"]|"[^"]*"|\([^()]*\))*\))?')
 _NAMED_METADATA = re.compile(r"![-a-zA-Z$._]")
 
-# What a kernel's functions may say of themselves. Others ask for more of the machine (target-features), for symbols
-# that an object does not have (stack protectors, instrumentation), or for tables that it has no use for.
+# Function attributes that are kept. Others require features of the machine (target-features), symbols that an object
+# does not have (stack protectors, instrumentation), or unneeded tables.
 _KEPT_ATTRIBUTES = frozenset({
     "alwaysinline", "cold", "convergent", "hot", "inlinehint", "memory", "minsize", "mustprogress", "nocallback",
     "noduplicate", "nofree", "noinline", "nomerge", "norecurse", "noreturn", "nosync", "nounwind",
@@ -34,7 +34,7 @@ _LINKAGES = frozenset({"external", "internal", "private", "linkonce_odr", "linko
 
 
 class Rejected(Exception):
-    """A text was refused; the message says why."""
+    """A text was rejected; the message is the reason."""
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def main() -> None:
         result = {"wrong": str(exc)}
     with open(answer, "w") as out:
         json.dump(result, out)
-    os._exit(0)  # LLVM's modules and contexts do not care to be collected in any order
+    os._exit(0)  # LLVM's modules and contexts cannot be freed in arbitrary order
 
 
 def _limit_resources(seconds: int, size: int) -> None:
@@ -109,7 +109,7 @@ def check(texts: Sequence[str], machine: Machine, allowed: frozenset[str]) -> di
 
 
 def _parse(text: str, machine: Machine) -> Any:
-    """Parse a module, without the parts that do not concern its code."""
+    """Parse a module and remove the parts that do not affect its code."""
     import llvmlite.binding as llvm
 
     tm = target_machine(machine, 2)
@@ -117,7 +117,7 @@ def _parse(text: str, machine: Machine) -> Any:
         first = llvm.parse_assembly(text, llvm.create_context())
         arch = first.triple.partition("-")[0]
         if arch and arch != machine.triple.partition("-")[0]:
-            raise Rejected(f"it is made for {first.triple}")
+            raise Rejected(f"it is for {first.triple}")
         _check_module_lines(str(first))
         module = llvm.parse_assembly("\n".join(_cleaned_lines(str(first), machine)) + "\n", llvm.create_context())
         module.triple, module.data_layout = machine.triple, str(tm.target_data)
@@ -130,7 +130,7 @@ def _parse(text: str, machine: Machine) -> Any:
 def _first_line(exc: Exception) -> str:
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
     errors = [line for line in lines if "error:" in line]
-    text = (errors or lines or ["it does not say why"])[0]
+    text = (errors or lines or ["no reason given"])[0]
     index = lines.index(text) if text in lines else len(lines)
     return re.sub(r"^<string>:", "line ", text) + (
         f" `{lines[index + 1]}`" if index + 1 < len(lines) and errors else ""
@@ -149,24 +149,24 @@ def _check_module_lines(text: str) -> None:
             kind = next((w for w in words if w in ("global", "constant", "alias", "ifunc")), "global")
             _check_global(name, kind, words)
         if line.startswith(("@", "define")) and re.search(r'(?<![%@$.\w-])(section|partition) ""', bare):
-            raise Rejected("it names a section of its own")
+            raise Rejected("it places a symbol in a section of its own")
         if line.startswith("define") and re.search(r'(?<![%@$.\w-])(gc "|personality |prefix |prologue )', bare):
             raise Rejected("a function has a garbage collector, a personality, or data in front of it")
 
 
 def _check_global(name: str, kind: str, words: list[str]) -> None:
     if name.startswith("llvm."):
-        raise Rejected(f"it has `@{name}`: start-up code and kept symbols are not for kernels")
+        raise Rejected(f"it has `@{name}`: kernels must not have start-up code or kept symbols")
     if kind in ("alias", "ifunc"):
         raise Rejected(f"`@{name}` is an {kind}")
     if "external" in words or "extern_weak" in words:
-        raise Rejected(f"the variable `@{name}` is not defined in it")
+        raise Rejected(f"the variable `@{name}` is not defined")
     if kind != "constant" or any(w.startswith("thread_local") for w in words) or "externally_initialized" in words:
-        raise Rejected(f"the variable `@{name}` can be written: kernels keep no state")
+        raise Rejected(f"the variable `@{name}` is not constant: kernels must not keep state")
 
 
 def _cleaned_lines(text: str, machine: Machine) -> Iterator[str]:
-    """The lines of a printed module without modules' flags and debug information, comdats, and attributes not kept."""
+    """Yield the lines of a printed module without module flags, debug information, comdats and rejected attributes."""
     extra = re.sub(r"^nounwind ?", "", machine.function_attrs)
     for line in text.splitlines():
         if _NAMED_METADATA.match(line) or (line.startswith("$") and " = comdat " in line):

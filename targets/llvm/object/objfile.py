@@ -1,7 +1,7 @@
-"""Finishing an object that LLVM emitted: data sections of any size, final symbol names, a checksum.
+"""Finish an object that LLVM emitted: add data sections, rename symbols, fill in the checksum.
 
-Large constants never go through LLVM: the code refers to an undefined hidden symbol, and the section that it names is
-added here, streamed from where the data lie. The result is a list of pieces; only the small ones are copies.
+Constants never pass through LLVM: the code refers to an undefined hidden symbol, which is defined here in an added
+section. The result is a list of pieces, which refer to the constants' memory without copying it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HIDDEN_VISIBILITY = 2  # from other objects and libraries
 
 
 class Pieces(list[Buffer]):
-    """The content of a file in pieces. Going over them gives back the pages of mapped files behind each."""
+    """The content of a file in pieces. Iteration releases the pages of a mapped file after each piece."""
 
     def __iter__(self) -> Iterator[Buffer]:
         import numpy as np
@@ -33,7 +33,7 @@ class Pieces(list[Buffer]):
 
 @dataclass(frozen=True, slots=True)
 class NewSection:
-    """A section to be added, its content in pieces."""
+    """A section to add, with its content in pieces."""
 
     name: str
     flags: int
@@ -57,7 +57,7 @@ class Definition:
 def finish(
     obj: bytes, sections: Sequence[NewSection], define: Mapping[str, Definition], rename: Callable[[str], str]
 ) -> Pieces:
-    """The object with sections added, symbols defined and renamed, and the checksum of its manifest filled in."""
+    """Add sections, define and rename symbols, and fill in the checksum of the manifest."""
     old = elf.read_sections(obj)
     symtab = next(s for s in old if s.type == elf.SYMTAB)
     strings = old[symtab.link]
@@ -93,7 +93,7 @@ def finish(
 
 
 class StringTable:
-    """Names, each once."""
+    """An ELF string table without duplicates."""
 
     def __init__(self) -> None:
         self._at: dict[str, int] = {"": 0}
@@ -134,7 +134,7 @@ def _pad(pieces: list[Buffer], at: int, align: int) -> int:
 
 
 def _with_checksum(pieces: Pieces) -> Pieces:
-    """Fill in the checksum, taken over the whole object with zeros in its place."""
+    """Fill in the checksum of the whole object, computed with zeros in its place."""
     crc = 0
     for piece in pieces:
         crc = zlib.crc32(piece, crc)

@@ -12,9 +12,9 @@ class Code(enum.Enum):
     """The kind of code in a module.
 
     VECTORS: the loops of a schedule, already vectorized and unrolled. LLVM's vectorizers, its unroller and the second
-    half of its pipeline are not needed; promotion to registers, and simplified and hoisted addresses are.
-    LOOPS: scalar loops, which LLVM vectorizes. HOST: the code around kernels, mostly checks. Unoptimised it compiles in
-    a fourth of the time, and calls are not measurably slower.
+    half of its pipeline are not needed; promotion to registers, and simplification and hoisting of addresses are.
+    LOOPS: scalar loops, which LLVM vectorizes. HOST: the code around kernels, mostly checks; without optimisation it
+    compiles in a quarter of the time, and calls are not measurably slower.
     """
 
     VECTORS = "vectors"
@@ -40,7 +40,7 @@ def optimise(llvm: Any, tm: Any, module: Any, level: int, code: Code) -> None:
 
 
 def run_pipeline(llvm: Any, tm: Any, module: Any, level: int, vectorize: bool) -> None:
-    """LLVM's pipeline of a level, 0 to 3."""
+    """Run LLVM's default pipeline of a level, 0 to 3."""
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = options.slp_vectorization = vectorize
     builder = llvm.create_pass_builder(tm, options)
@@ -48,7 +48,7 @@ def run_pipeline(llvm: Any, tm: Any, module: Any, level: int, vectorize: bool) -
 
 
 def _run_simplification(llvm: Any, tm: Any, module: Any, level: int) -> None:
-    """Small helpers inlined, and the part of LLVM's pipeline that simplifies a function."""
+    """Inline small helpers, and run the part of LLVM's pipeline that simplifies a function."""
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(tm, options)

@@ -1,7 +1,7 @@
-"""Compile the parts of a module side by side: threads take units while the code of later ones is still being made.
+"""Compile the units of a module in parallel: threads take units while later ones are still being emitted.
 
-A unit is a complete LLVM module; its object comes from the cache where the same unit was compiled before. The objects
-are in the order in which the units were added, whatever the timing, and so is the error, if there is one.
+A unit is a complete LLVM module; its object comes from the cache if the same unit was compiled before. The order of
+objects, and the error that is reported, do not depend on timing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ JOBS = "MLCC_JOBS"
 class Unit:
     """A complete LLVM module, the kernels in it, and the result of its compilation.
 
-    `compilation` is the CPU seconds of LLVM; 0 for an object that was `known`.
+    `compilation` is the CPU time of LLVM in seconds; 0 for a cached object (`known`).
     """
 
     kernels: tuple[str, ...]
@@ -48,9 +48,9 @@ def jobs() -> int:
 
 
 class _SwitchInterval:
-    """The interpreter's switch interval, shortened while anything is compiled.
+    """The interpreter's thread switch interval, shortened during compilation.
 
-    Its default of 5 ms is as long as LLVM's average call, and a thread waits for the GIL at the end of each call.
+    A thread waits for the GIL at the end of each call of LLVM, and the default of 5 ms is as long as an average call.
     """
 
     def __init__(self) -> None:
@@ -76,10 +76,10 @@ _switch_interval = _SwitchInterval()
 
 
 class UnitCompiler:
-    """Compiles units at a level for a machine. `watch` is called with each that is done, its number from 0 among those
-    that are, and how many there are so far: in any thread, one at a time.
+    """Compile units at an optimisation level for a machine.
 
-    Used as a context manager: at its end no thread is at work any more.
+    `watch` is called with each finished unit, the number of units finished before it, and the number of units so far,
+    in any thread, one call at a time. At the end of the context manager all threads have finished.
     """
 
     def __init__(self, machine: Machine, level: int, watch: Callable[[Unit, int, int], None] | None = None) -> None:
@@ -133,7 +133,7 @@ class UnitCompiler:
         return [unit.obj for unit in self.units]
 
     def linked(self) -> bytes:
-        """One object of those of all units. Raises what `objects` raises."""
+        """Link the objects of all units into one. Raises what `objects` raises."""
         return merged(list(dict.fromkeys(self.objects())))
 
     def __enter__(self) -> UnitCompiler:
@@ -164,7 +164,7 @@ class UnitCompiler:
         thread = threading.Thread(target=self._run_thread, name="mlcc-llvm", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no thread is to be had: `objects` does the work
+        except RuntimeError:  # no thread can be started: `objects` does the work
             self._count = 1
             return
         self._threads.append(thread)
@@ -194,7 +194,7 @@ class UnitCompiler:
             thread.join()
 
     def _compile(self, unit: Unit, machines: dict[int, Any]) -> None:
-        """Fill in the object of a unit. `machines` are this thread's, by the level of the code generator."""
+        """Compile a unit. `machines` caches this thread's target machines by code generator level."""
         key = ""
         if self._store is not None:
             key = code_key([unit.text, unit.code.value, astuple(self.machine), self.level])
@@ -212,7 +212,7 @@ class UnitCompiler:
                 self._has_stored = True
 
     def _notify(self, unit: Unit) -> None:
-        """Let who watches know of a unit that is done."""
+        """Notify the watcher of a finished unit."""
         if self._watch is not None:
             with self._changed:
                 self._watch(unit, self._done, len(self._unique))
