@@ -1,4 +1,4 @@
-"""Arguments: one value of the caller to one place of the argument vector, and the vector itself."""
+"""Convert a caller's values to slots of the argument vector, and pack the vector."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from mlcc.runtime.manifest import Value, show_tensor
 
 @dataclass(slots=True)
 class Argument:
-    """One place of the argument vector, converted."""
+    """A converted argument: one slot of the argument vector."""
 
     leaf: Value
-    label: str  # how messages call it, in full
-    name: str = ""  # and in short
+    label: str  # full name in messages
+    name: str = ""  # short name in messages
     tensor: Tensor | None = None
-    word: int = 0  # the cell of a scalar or pointer; where the shape of a tensor is
-    words: tuple[int, ...] = ()  # what a cell points to: the values of a shape
+    word: int = 0  # the cell of a scalar or pointer; the address of a tensor's shape
+    words: tuple[int, ...] = ()  # the values of a shape, which the cell points to
     before: np.ndarray | None = None  # the caller's array, copied into `tensor` before each call
     after: np.ndarray | None = None  # the caller's array, copied from `tensor` after each call
     exotic: np.dtype[Any] | None = None  # the dtype of an ml_dtypes array
     is_result: bool = False
-    located: Located | None = None  # the tensor lies in the memory of the device that runs the function
+    located: Located | None = None  # set for a tensor in the memory of the device that runs the function
 
 
 class Refused(Exception):
-    """An argument that cannot be converted; carries the finding."""
+    """An argument that cannot be converted, with its diagnostic."""
 
     def __init__(self, code: str, message: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class Refused(Exception):
 
 
 def convert(leaf: Value, value: Any, label: str, writes: bool) -> Argument:
-    """One value as the function wants it. Raises Refused."""
+    """Convert a value to the declared kind. Raises Refused."""
     if leaf.kind == "tensor":
         return convert_tensor(leaf, value, label, writes)
     if leaf.kind == "scalar":
@@ -65,7 +65,7 @@ def convert(leaf: Value, value: Any, label: str, writes: bool) -> Argument:
 
 
 def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argument:
-    """A tensor argument over the caller's memory, or over a copy where its layout does not suit."""
+    """Convert a tensor argument: the caller's memory, or a copy if its layout is not supported."""
     storage_dtype = STORAGE.get(leaf.dtype, leaf.dtype)
     if not leaf.dims and isinstance(value, (bool, int, float, np.generic)) and not writes:
         value = scalar_array(leaf, value, storage_dtype, label)
@@ -91,7 +91,7 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
         raise Refused("E0809", f"{label} overlaps itself: elements share memory, but the function writes each")
     argument = Argument(leaf, label, tensor=tensor, exotic=exotic, located=located)
     if located is not None:
-        return argument  # how it lies is the device's affair
+        return argument  # the device checks its layout
     strided = tensor.strides is not None and leaf.strides is None
     width = max(1, element_bytes((leaf.code[0], leaf.code[1], 1)))
     if strided or tensor.address % width:
@@ -136,7 +136,7 @@ def _validate(leaf: Value, label: str, shape: tuple[int, ...], dtype: np.dtype[A
 
 
 def scalar_array(leaf: Value, value: Any, storage_dtype: str, label: str) -> np.ndarray:
-    """A number for a tensor without dimensions, if the dtype holds it."""
+    """Convert a number to a tensor without dimensions, if the dtype can represent it."""
     array = np.asarray(value)
     if isinstance(value, np.generic) or leaf.dtype in STORAGE:
         return array
@@ -145,11 +145,11 @@ def scalar_array(leaf: Value, value: Any, storage_dtype: str, label: str) -> np.
     try:
         return np.asarray(value, storage_dtype)
     except OverflowError:
-        raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} does not hold") from None
+        raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} cannot represent") from None
 
 
 def reinterpret(leaf: Value, tensor: Tensor, storage_dtype: str, label: str) -> Tensor:
-    """The bits of a dtype that NumPy lacks, or vectors whose lanes are the last axis of an array."""
+    """Reinterpret an array as a dtype that NumPy lacks, or its last axis as the lanes of vectors."""
     code, bits, lanes = leaf.code
     base = (code, bits, 1)
     if leaf.dtype.partition("x")[0] in STORAGE and tensor.dtype == STORAGE[leaf.dtype.partition("x")[0]]:
@@ -162,7 +162,7 @@ def reinterpret(leaf: Value, tensor: Tensor, storage_dtype: str, label: str) -> 
 
 
 def convert_scalar(leaf: Value, value: Any, label: str) -> int:
-    """The 64-bit cell of a scalar argument."""
+    """Return the 64-bit cell of a scalar argument."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     kind, bits, _ = leaf.code
@@ -175,18 +175,18 @@ def convert_scalar(leaf: Value, value: Any, label: str) -> int:
             raise Refused("E0803", f"{label} is {value!r}, expected an integer")
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind == 0 else (0, (1 << bits) - 1)
         if not low <= int(value) <= high:
-            raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} does not hold")
+            raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} cannot represent")
         return int(value) & 0xFFFFFFFFFFFFFFFF
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
         raise Refused("E0803", f"{label} is {value!r}, expected a number")
     try:
         return int(struct.unpack("<Q", struct.pack("<d", float(value)))[0])
     except OverflowError:
-        raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} does not hold") from None
+        raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} cannot represent") from None
 
 
 def convert_shape(leaf: Value, value: Any, label: str) -> tuple[int, ...]:
-    """The values of a shape argument."""
+    """Return the values of a shape argument."""
     try:
         extents = tuple(int(v) for v in value)
     except (TypeError, ValueError):
@@ -199,7 +199,7 @@ def convert_shape(leaf: Value, value: Any, label: str) -> tuple[int, ...]:
 def flatten(
     spec: Value, value: Any, function: str, name: str, arguments: list[Argument], findings: list[Diagnostic]
 ) -> None:
-    """Convert a parameter (or results, where `name` is `out`) and open tuples; findings are gathered."""
+    """Convert a parameter (or results, if `name` is `out`), flattening tuples; diagnostics are collected."""
     writes = spec.role != "in" or name.partition("[")[0] == "out"
     label = f"argument `{name}` of `{function}`"
     try:
@@ -222,7 +222,7 @@ def flatten(
 
 
 def pack(arguments: list[Argument], results: int, extra: int) -> tuple[Any, int, int]:
-    """The argument vector with everything it points to, in one piece of memory: (memory, address, query output)."""
+    """Pack the argument vector and everything it points to into one buffer: (memory, address, query output)."""
     count = len(arguments)
     size = 8 * (count + extra)
     for argument in arguments:
@@ -237,13 +237,13 @@ def pack(arguments: list[Argument], results: int, extra: int) -> tuple[Any, int,
         if argument.leaf.kind == "tensor":
             assert argument.tensor is not None
             cell, offset = base + offset, _pack_tensor(memory, base, offset, argument.tensor)
-            argument.word = cell + DLTENSOR.size  # where its shape is
+            argument.word = cell + DLTENSOR.size  # the address of its shape
         elif argument.words:
             struct.pack_into(f"<{len(argument.words)}q", memory, offset, *argument.words)
             cell, offset = base + offset, offset + 8 * len(argument.words)
             argument.word = cell
         elif argument.leaf.kind == "shape":
-            cell = argument.word = base  # no values: any valid address
+            cell = argument.word = base  # an empty shape: any valid address
         struct.pack_into("<Q", memory, 8 * index, cell)
     return memory, base, base + 8 * count
 
@@ -261,7 +261,7 @@ def _pack_tensor(memory: Any, base: int, offset: int, tensor: Tensor) -> int:
 
 
 def shared_memory(arguments: list[Argument]) -> tuple[Argument, Argument] | None:
-    """An argument that is written through a copy and another that shares memory with the caller's array."""
+    """Find an argument that is written through a copy, and another that shares memory with the caller's array."""
     for written in arguments:
         for other in arguments if written.after is not None else ():
             array = other.after if other.after is not None else other.before
@@ -276,12 +276,12 @@ def _may_share_memory(a: np.ndarray | None, b: np.ndarray) -> bool:
     assert a is not None
     try:
         return np.shares_memory(a, b, max_work=1 << 16)  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:  # their spans overlap
+    except np.exceptions.TooHardError:  # assume so: their address ranges overlap
         return True
 
 
 def extent(tensor: Tensor) -> tuple[int, int]:
-    """The address range of a tensor's elements."""
+    """Return the address range of a tensor's elements."""
     last = 1
     for extent, stride in zip(tensor.shape, tensor.strides or (0,) * len(tensor.shape), strict=True):
         last = last * extent if tensor.strides is None else last + (extent - 1) * stride

@@ -1,4 +1,4 @@
-"""Explanations of rejected arguments: shapes and symbols compared with the manifest, for messages."""
+"""Explain rejected arguments: compare shapes and symbols with the manifest, for messages."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from mlcc.errors import Diagnostic, error
 from mlcc.runtime.manifest import SELECT, Constraint, Dim, evaluate, show, show_shape
 
-_MAX_ELEMENTS = 1 << 31  # bounds that are greater are those of how many elements a tensor can have
+_MAX_ELEMENTS = 1 << 31  # greater bounds stem from the limit on elements of a tensor
 
 if TYPE_CHECKING:
     from mlcc.runtime.arguments import Argument
 
 
 def given_dims(argument: Argument) -> Iterator[tuple[int, Dim, int]]:
-    """(index, as declared, as given) of every dimension of a tensor or shape argument, or of a scalar's value."""
+    """Yield (index, declared, actual) for every dimension of a tensor or shape argument, or a scalar's value."""
     leaf = argument.leaf
     if leaf.kind == "tensor" and argument.tensor is not None:
         yield from zip(range(len(leaf.dims)), leaf.dims, argument.tensor.shape, strict=True)
@@ -27,7 +27,7 @@ def given_dims(argument: Argument) -> Iterator[tuple[int, Dim, int]]:
 
 
 def bind_symbols(arguments: Sequence[Argument]) -> dict[str, int]:
-    """The symbols' values: the first dimension that is one, in order of the arguments."""
+    """Bind each symbol to the first dimension that it names, in order of the arguments."""
     return {name: value for name, (value, _) in _bindings(arguments).items()}
 
 

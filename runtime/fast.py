@@ -1,7 +1,7 @@
-"""The short way of a call: compact NumPy arrays in, fresh NumPy arrays out.
+"""The fast path of a call: compact NumPy arrays in, new NumPy arrays out.
 
-What a function's arguments look like is laid down once, in areas of memory that calls take turns with; a call only
-fills in addresses and extents. Anything unusual goes the long way, by `Function.bind`.
+The argument vector of a function is laid out once, in areas that calls reuse; a call only fills in addresses and
+extents. Anything unusual takes the general path, `Function.bind`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _addressof = ctypes.addressof
 
 
 class Area:
-    """The argument vector of one function with its DLTensors, as 64-bit cells, and what a call asks of it.
+    """The argument vector of one function with its DLTensors, as 64-bit cells.
 
-    `workspace` is how many bytes a call with these extents needs; -1 until the function has looked at them.
+    `workspace` is the workspace size for the current extents, in bytes; -1 until the query function has computed it.
     """
 
     __slots__ = ("base", "buffer", "cells", "facts", "shapes", "workspace")
@@ -55,15 +55,15 @@ class Area:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Return the address of the elements, by the fastest way that Python has."""
+    """Return the address of the elements by the fastest way that Python has."""
     try:
         return _addressof(_first_byte(array))  # type: ignore[arg-type]  # an array is a buffer
-    except (TypeError, ValueError, BufferError):  # read-only, or nothing in it
+    except (TypeError, ValueError, BufferError):  # read-only or empty
         return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
 
 
 class FastPath:
-    """Calls of a relax function whose parameters and results are plain tensors of dtypes that NumPy has."""
+    """The fast path of a relax function whose parameters and results are plain tensors of NumPy dtypes."""
 
     __slots__ = (
         "areas",
@@ -92,7 +92,7 @@ class FastPath:
         for tensor in tensors:
             self.cell_offsets.append(at)
             at += DLTENSOR.size // 8 + len(tensor.dims)
-        # where each symbol is read
+        # symbol -> (argument, axis) that determines it
         self.symbols = {
             dim: (index, axis)
             for index, tensor in reversed(list(enumerate(self.inputs)))
@@ -103,7 +103,7 @@ class FastPath:
 
     @staticmethod
     def of(spec: FunctionSpec) -> FastPath | None:
-        """The short way for a function, if it is one that has it."""
+        """Return the fast path of a function; None if its signature does not allow one."""
         if spec.kind != "relax" or spec.results is None:
             return None
         results = spec.results.fields if spec.results.kind == "tuple" else (spec.results,)
@@ -112,9 +112,9 @@ class FastPath:
         return FastPath(spec, results, spec.results.kind != "tuple")
 
     def prepare(self, args: tuple[Any, ...], out: Any = None) -> tuple[Area, list[np.ndarray]] | None:
-        """An area that holds the arguments, and the results, fresh unless given as `out`.
+        """Fill an area with the arguments and the results, which are new arrays unless given as `out`.
 
-        None if something needs the long way.
+        Return None if the general path is needed.
         """
         if len(args) != self.count:
             return None
@@ -141,7 +141,7 @@ class FastPath:
             cells[cell_offsets[index] + _DATA] = address_of(array)
             index += 1
         if out is not None:
-            area.workspace = -1  # it may overlap with what is read
+            area.workspace = -1  # it may overlap an input
             results = list(arrays[self.count :])
             return (area, results) if all(a.flags.writeable for a in results) else None
         results = []
@@ -159,12 +159,12 @@ class FastPath:
         return area, results
 
     def _shape(self, index: int, args: tuple[Any, ...]) -> tuple[int, ...]:
-        """The shape of a result for the arguments' shapes."""
+        """Return the shape of a result for the arguments' shapes."""
         symbols = {name: args[i].shape[axis] for name, (i, axis) in self.symbols.items()}
         return tuple(evaluate(d, symbols) for d in self.outputs[index].dims)
 
 
 def is_plain(value: Value) -> bool:
-    """A tensor of known extents without lanes or declared strides, of a dtype that NumPy has."""
+    """Return True for a tensor of a NumPy dtype without lanes, declared strides and data-dependent extents."""
     plain = value.kind == "tensor" and value.strides is None and value.code[2] == 1 and value.dtype not in STORAGE
     return plain and not value.at_most

@@ -30,10 +30,10 @@ class Placement(Protocol):
     """The interface that places arguments and results: in host memory only, or in device memory as well."""
 
     def locate(self, value: Any) -> Any:
-        """An argument as `arguments.flatten` takes it: `Located` for an array of a device. Raises CallError."""
+        """Prepare an argument for `arguments.flatten`: `Located` for a device array. Raises CallError."""
 
     def empty(self, value: Value, shape: tuple[int, ...], given: Sequence[Argument]) -> Any:
-        """A new array for a result of a call with the arguments `given`."""
+        """Allocate an array for a result of a call with the arguments `given`."""
 
 
 class HostPlacement:
@@ -53,8 +53,10 @@ HOST = HostPlacement()
 
 
 class BoundArguments(NamedTuple):
-    """The arguments of one call, converted. `returned` is what the call returns, nested as declared; an `Argument` or
-    `Cut` in it is read when the call is over."""
+    """The converted arguments of one call.
+
+    `returned` is the call's return value, nested as declared; an `Argument` or `Cut` in it is read after the call.
+    """
 
     given: list[Argument]
     results: list[Argument]
@@ -67,19 +69,19 @@ class BoundArguments(NamedTuple):
 
 @dataclass(slots=True)
 class Cut:
-    """A result whose extents the data decide, in an array of the greatest extents that it can have."""
+    """A result with data-dependent extents, stored in an array with their upper bounds."""
 
     argument: Argument
     array: Any
 
     def of_shape(self, shape: tuple[int, ...]) -> Any:
-        """The elements that were written, as a view of their shape."""
+        """Return a view of the elements that were written."""
         lanes = self.argument.leaf.code[2]
         return self.array.reshape(-1)[: math.prod(shape) * lanes].reshape((*shape, lanes) if lanes > 1 else shape)
 
 
 class Signature:
-    """The parameters, results and constraints of a function, and where its arrays lie."""
+    """The parameters, results and constraints of a function, and the placement of its arrays."""
 
     def __init__(self, spec: FunctionSpec, placement: Placement = HOST) -> None:
         self.spec = spec
@@ -92,7 +94,7 @@ class Signature:
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The parameters of a PrimFunc that may be left out at the end of a call, because it writes them."""
+        """Return the output parameters of a PrimFunc that may be omitted at the end of a call."""
         names: list[str] = []
         if self.spec.kind == "prim":
             for param in reversed(self.spec.params):
@@ -107,7 +109,7 @@ class Signature:
         return tuple(p.name for p in self.spec.params if self._is_written(p))
 
     def bind(self, args: Sequence[Any], out: Any) -> BoundArguments:
-        """Convert the arguments of a call and make what they leave out. Raises CallError, listing all that is wrong."""
+        """Convert the arguments of a call and allocate omitted outputs. Raises CallError listing all mismatches."""
         given = self._arguments(args)
         if self.spec.kind == "prim":
             returned = self._add_outputs(given) if len(args) < len(self.spec.params) else None
@@ -122,7 +124,7 @@ class Signature:
         return BoundArguments(given, results, returned)
 
     def with_fresh_outputs(self, args: Sequence[Any]) -> list[Any]:
-        """One value per parameter, with new arrays in place of None for what a PrimFunc writes. Raises CallError."""
+        """Allocate the outputs of a PrimFunc whose arguments are None. Raises CallError."""
         params = self.spec.params
         missing = {p.name for p, v in zip(params, args, strict=True) if v is None and self._is_written(p)}
         if not missing:
@@ -139,8 +141,11 @@ class Signature:
         self, code: int, text: str | None, found: list[Diagnostic] | None = None, given: Sequence[Argument] = (),
         numbers: tuple[int, int] | None = None,
     ) -> CallError:  # fmt: skip
-        """The error for a code of the function, which has the text for it; `found` is what the arguments `given` show
-        of its cause, `numbers` those that the text mentions, where it does not have them yet."""
+        """Return the error for an error code of the function.
+
+        `text` is its message; `found` are the mismatches of the arguments `given`, which explain it; `numbers` are the
+        values that the message shows, if it does not contain them yet.
+        """
         kind = kind_of(code)
         if found and kind is not None and kind.name not in _DIAGNOSTIC_CODES:
             return CallError(found)
@@ -191,7 +196,7 @@ class Signature:
         flatten(spec, placed, self.name, name, arguments, findings)
 
     def _check_aliasing(self, arguments: list[Argument]) -> None:
-        """Refuse what is written through a copy and shares memory with another argument; native code sees the rest."""
+        """Raise E0809 if an argument that is written through a copy aliases another; native code checks the others."""
         pair = shared_memory(arguments)
         if pair is not None:
             written, other = pair
@@ -206,7 +211,7 @@ class Signature:
         return [self._new_array(p, symbols, given) for p in self.spec.params[len(self.spec.params) - count :]]
 
     def _add_outputs(self, given: list[Argument]) -> Any:
-        """Make the outputs that a call of a PrimFunc leaves out, among its arguments; gives what the call returns."""
+        """Allocate the outputs that a call of a PrimFunc omits, and add them to its arguments; return the results."""
         input_count = len(given)
         outputs = self._outputs(given)
         self._convert_all(self.spec.params[len(self.spec.params) - len(outputs) :], outputs, given)
@@ -215,7 +220,7 @@ class Signature:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _results(self, spec: Value, given: list[Argument], out: Any) -> tuple[list[Argument], Any]:
-        """The places of the results and, nested as declared, what the call returns (None: a scalar, read later)."""
+        """Return the arguments for the results, and the return value nested as declared."""
         results: list[Argument] = []
         if out is None:
             return results, self._new_result(spec, bind_symbols(given), given, results)
@@ -226,7 +231,7 @@ class Signature:
         return results, _mark_bounded(spec, out, iter(results))
 
     def _new_result(self, value: Value, symbols: dict[str, int], given: list[Argument], results: list[Argument]) -> Any:
-        """A fresh result, or a tuple of them, whose places go to `results`."""
+        """Allocate a result or a tuple of results, and append their arguments to `results`."""
         if value.kind == "tuple":
             return tuple(self._new_result(f, symbols, given, results) for f in value.fields)
         if value.kind == "tensor":
@@ -239,7 +244,7 @@ class Signature:
         return results[-1]
 
     def _new_array(self, value: Value, symbols: dict[str, int], given: Sequence[Argument]) -> Any:
-        """A new array for something that the function writes. Raises CallError."""
+        """Allocate an array that the function writes. Raises CallError."""
         try:
             return self.placement.empty(value, tuple(evaluate(d, symbols) for d in value.dims), given)
         except KeyError as exc:
@@ -251,12 +256,12 @@ class Signature:
             violation = next(filter(None, (violated(c, symbols) for c in self.spec.constraints)), None)
             if violation is not None:
                 raise CallError(error("E0814", f"`{self.name}`: {violation}")) from None
-            text = f"cannot make a result of `{self.name}`, {show_tensor(value)}: {exc}"
+            text = f"cannot allocate a result of `{self.name}`, {show_tensor(value)}: {exc}"
             raise CallError(error("E0810", text)) from None
 
 
 def _mark_bounded(spec: Value, out: Any, arguments: Iterator[Argument]) -> Any:
-    """`out` as the caller gave it, with what has to be cut to its extents marked."""
+    """Return the caller's `out`, with results of data-dependent extents as `Cut`."""
     if spec.kind == "tuple":
         return tuple(_mark_bounded(f, o, arguments) for f, o in zip(spec.fields, out, strict=True))
     argument = next(arguments)

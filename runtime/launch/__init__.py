@@ -1,1 +1,1 @@
-"""Launch plans: reading them, and carrying them out on a device, hardware or emulated."""
+"""Read launch plans and execute them on a device, hardware or emulated."""

@@ -1,7 +1,7 @@
-"""A checked call of a function of a launch plan: arguments to the device, the run, results back.
+"""A checked call of a function of a launch plan: upload arguments, run, download results.
 
-Checks, messages and results are those of compiled CPU code (`mlcc.runtime.native`). NumPy arrays are copied in and out;
-an array in the device's memory is used where it is, and then the results stay there too.
+Checks, messages and results are those of compiled CPU code (`mlcc.runtime.native`). NumPy arrays are copied to the
+device and back; if an argument is in device memory, it is used in place, and the results stay there, too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LaunchCall:
             return self._download_results(self.returned, values)
 
     def timed(self, number: int) -> float:
-        """Seconds that `number` runs take on the device; copies to and from the host are not among them."""
+        """Return the seconds that `number` runs take on the device, without copies from and to the host."""
         with self.device.lock:
             self.device.attach()
             loaded = self._prepare()
@@ -72,7 +72,7 @@ class LaunchCall:
     # ------------------------------------------------------------ checks
 
     def _check(self, given: Sequence[Argument]) -> None:
-        """Everything that can be wrong with arguments, each by itself and together. Raises CallError."""
+        """Check the arguments, each by itself and against each other. Raises CallError."""
         mismatches = self._mismatches()
         if mismatches:
             raise CallError(mismatches)
@@ -86,19 +86,19 @@ class LaunchCall:
         self._check_overlaps()
 
     def _mismatches(self) -> list[Diagnostic]:
-        """Every extent that is not as declared."""
+        """Return a diagnostic for every extent that differs from its declaration."""
         return differences(self.signature.name, self._known_arguments())
 
     def _message(self, code: int) -> str | None:
-        """Return the plan's text for an error code."""
+        """Return the plan's message for an error code."""
         return self.launcher.module.plan.errors.get(code)
 
     def _known_arguments(self) -> list[Argument]:
-        """The arguments whose extents are known before the run."""
+        """Return the arguments whose extents are known before the run."""
         return [a for a in self.arguments if a.leaf.kind == "tensor" or not a.is_result]
 
     def _check_memory(self, argument: Argument, symbols: dict[str, int]) -> None:
-        """The memory of a tensor: there is some, and strides are as declared; those that are symbols are bound."""
+        """Check that a tensor has memory and the declared strides; bind strides that are symbols."""
         tensor, leaf = argument.tensor, argument.leaf
         if leaf.kind != "tensor" or tensor is None:
             return
@@ -119,11 +119,13 @@ class LaunchCall:
         return CallError(error(code, f"`{self.signature.name}`: {message}"))
 
     def _entry_values(self, symbols: dict[str, int]) -> Values:
-        """Symbols, scalars, and the ends of the parts of the workspace, whose size comes last."""
+        """Compute the values known at entry: symbols, scalars, and ends of workspace slots."""
         plan, spec = self.launcher.plan, self.signature.spec
         missing = [s for s in spec.symbols if s not in symbols]
         if missing:
-            raise self._error("E0805", f"`{missing[0]}` cannot be told from the arguments: pass what it is as one")
+            raise self._error(
+                "E0805", f"`{missing[0]}` cannot be derived from the arguments: pass its value as an argument"
+            )
         values: Values = {s: symbols[s] for s in spec.symbols}
         for index, name in plan.floats:
             (number,) = struct.unpack("<d", struct.pack("<Q", self.arguments[index].word))
@@ -153,7 +155,7 @@ class LaunchCall:
     # ------------------------------------------------------------ memory
 
     def _prepare(self) -> Loaded:
-        """Places for everything on the device, made anew where its memory was lost."""
+        """Allocate device memory for all arguments and the workspace, again if the device lost its memory."""
         loaded = self.launcher.module.loaded()
         if self.loaded is not loaded:
             for argument in self.arguments:
@@ -168,9 +170,9 @@ class LaunchCall:
         return loaded
 
     def _address(self, index: int, argument: Argument, loaded: Loaded) -> int:
-        """Return the device address of an argument, and note the transfer that it needs."""
+        """Return the device address of an argument, and record the transfer that it needs."""
         if argument.tensor is None:
-            return argument.word  # an address that was given as such; a scalar's is not used
+            return argument.word  # a raw pointer; unused for scalars
         shift = self.launcher.plan.shifts.get(index)
         item = transfer(argument, loaded, 0 if shift is None else shift(self.values), self._is_result(argument))
         if item.moves:
@@ -178,7 +180,7 @@ class LaunchCall:
         return item.address
 
     def _upload(self) -> None:
-        """The arguments' content as it is now, to the device."""
+        """Upload the current contents of the arguments."""
         assert self.loaded is not None
         for argument in self.copied_arguments:
             if argument.before is not None:
@@ -216,7 +218,7 @@ class LaunchCall:
     # ------------------------------------------------------------ results
 
     def _download_results(self, returned: Any, values: Values) -> Any:
-        """Results as the caller gets them."""
+        """Return the results for the caller."""
         for argument in self.copied_arguments:
             if argument.after is not None:
                 argument.after[...] = as_array(argument.tensor)  # type: ignore[arg-type]
@@ -243,7 +245,7 @@ class LaunchCall:
         return tuple(scalars) if item.leaf.kind == "shape" else _scalar(item.leaf.dtype, scalars[0])
 
     def _bounded_result(self, item: Cut, shape: tuple[int, ...]) -> Any:
-        """The part of a result that was written."""
+        """Return the part of a result that was written."""
         if item.argument.located is not None:
             tensor = item.argument.located.tensor
             block = item.array._block if isinstance(item.array, DeviceArray) else None

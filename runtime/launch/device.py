@@ -1,10 +1,10 @@
 """The device interface that launch plans run on.
 
 Hardware (`mlcc.runtime.cuda`) and emulation implement it; `HostDevice` has the functions that only move memory.
-Addresses are plain integers; device addresses mean nothing to the host. Operations run in order, but `launch`, `copy`,
-`memset`, `record` and `replay` are asynchronous; `copy_in`, `copy_out`, `synchronize` and `elapsed` wait. Failures are
-a CallError or LoadError, perhaps raised by a later function than the one that caused it. The device can be used again
-after a failure, but its memory may be lost: `generation` counts how often that happened.
+Addresses are plain integers; device addresses are not valid on the host. Operations run in order, but `launch`, `copy`,
+`memset`, `record` and `replay` are asynchronous; `copy_in`, `copy_out`, `synchronize` and `elapsed` wait. Failures
+raise CallError or LoadError, possibly from a later operation than the one that caused them. The device can be used
+again after a failure, but its memory may be lost: `generation` counts how often that happened.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mlcc.runtime.launch.tensor_map import TensorMap, plain
 
 Extents = tuple[int, int, int]
 
-# the scalars that kernels take, as `struct` writes them
+# dtype of a scalar kernel parameter -> format of `struct`
 SCALARS = {
     "bool": "B", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
     "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d",
@@ -35,9 +35,8 @@ class KernelSpec(NamedTuple):
     """A kernel as the launch plan describes it; `name` is its symbol in the code.
 
     `params` are `ptr`, the dtype of a scalar (`int64`, `float16`: passed as Python numbers, rounded to the dtype; bool
-    is one byte), or `bytesN`: N bytes passed by value, such as a tensor map. `block` has the extents that are constant,
-    else 0. `shared` and `dynamic_shared` are bytes per block; the latter is the most that a launch may ask for, -1
-    where that is not known.
+    is one byte), or `bytesN`: N bytes passed by value, such as a tensor map. `block` has the constant extents, else 0.
+    `shared` and `dynamic_shared` are bytes per block; the latter is the maximum over all launches, -1 if unknown.
     """
 
     name: str
@@ -55,30 +54,30 @@ class MemoryInfo(NamedTuple):
 class Device(abc.ABC):
     """A device with memory of its own that runs kernels. Its functions may be called from any thread."""
 
-    kind = "cuda"  # packed functions that were registered for this kind are given the device's own arrays
-    name = ""  # what messages call it
+    kind = "cuda"  # packed functions registered for this kind are passed device arrays
+    name = ""  # in messages
     dlpack: tuple[int, int] = (CPU, 0)  # DLPack's type and number of the device that can address the memory
-    stream = 0  # of DLPack's: where the work is ordered, 0 if there is no such thing
+    stream = 0  # DLPack stream that orders the work, 0 for none
     generation = 0
-    exact_memory = False  # blocks are as large as what lies in them, and never used twice: accesses outside show
+    exact_memory = False  # blocks are never padded or reused, so that out-of-bounds accesses show
     can_capture = False  # `begin_capture`, `end_capture` and `replay` work
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # held by a call from its first to its last request
+        self.lock = threading.RLock()  # held by a call for its whole duration
 
     def require(self, target: Mapping[str, Any]) -> None:  # noqa: B027 - most devices run all code that they load
         """Refuse code that the device cannot run; `target` is what the manifest says. Raises MachineError."""
 
     def attach(self) -> None:  # noqa: B027 - most devices have no such thing
-        """A call begins in this thread, where others may have chosen another device since."""
+        """Prepare this thread for a call: other code may have selected another device."""
 
     @abc.abstractmethod
     def alloc(self, size: int) -> int:
-        """The address of fresh memory, aligned to 256 bytes; 0 for no bytes. Raises CallError E0865."""
+        """Allocate memory aligned to 256 bytes; return its address, 0 for no bytes. Raises CallError E0865."""
 
     @abc.abstractmethod
     def free(self, address: int) -> None:
-        """Give memory back. It must not raise: memory that was lost, or 0, is nothing."""
+        """Free memory. It must not raise, and must ignore lost memory and address 0."""
 
     @abc.abstractmethod
     def copy_in(self, target: int, source: int, size: int) -> None:
@@ -86,7 +85,7 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def copy_out(self, target: int, source: int, size: int) -> None:
-        """Copy from the device to host memory at `target`, when everything before is done."""
+        """Copy from the device to host memory at `target`, after all earlier operations."""
 
     @abc.abstractmethod
     def copy(self, target: int, source: int, size: int) -> None:
@@ -107,29 +106,29 @@ class Device(abc.ABC):
         """Run a kernel with a value for each of its parameters. No extent is 0. Raises CallError."""
 
     def tensor_map(self, made: TensorMap) -> bytes:
-        """A tensor map as kernels of this device take it by value; here plain numbers. Raises CallError."""
+        """Encode a tensor map for kernels of this device, by default as plain numbers. Raises CallError."""
         return plain(made)
 
     @abc.abstractmethod
     def synchronize(self) -> None:
-        """Wait until all operations are done. Raises CallError for what failed meanwhile."""
+        """Wait until all operations are done. Raises CallError if one failed."""
 
     @abc.abstractmethod
     def record(self) -> Any:
-        """An event that happens when everything before is done."""
+        """Return an event that occurs when all earlier operations are done."""
 
     @abc.abstractmethod
     def elapsed(self, start: Any, stop: Any) -> float:
-        """Seconds between two events, when both have happened; they are used up."""
+        """Wait for two events, return the seconds between them, and release them."""
 
     @abc.abstractmethod
     def memory_info(self) -> MemoryInfo:
-        """Bytes of the device's memory."""
+        """Return the free and total bytes of the device's memory."""
 
     # ------------------------------------------------------------ replay, where a device has it
 
     def begin_capture(self) -> None:
-        """From now on launches, copies and memsets are noted, not done."""
+        """Start recording launches, copies and memsets instead of running them."""
         raise NotImplementedError
 
     def end_capture(self) -> Any:
@@ -175,9 +174,9 @@ def _times(extents: Extents) -> str:
 
 
 class HostDevice(Device):
-    """A device whose memory is the host's: what moves memory is here, loading and launching are not.
+    """A device with host memory. It implements memory operations; loading and launching are left to subclasses.
 
-    Fresh memory is filled with a pattern that makes a float NaN, so that reading before writing shows.
+    New memory is filled with a NaN pattern, so that reads of uninitialised memory show.
     """
 
     name = "host memory"
@@ -234,19 +233,19 @@ class HostDevice(Device):
         return MemoryInfo(total - used, total)
 
     def allocations(self) -> dict[int, int]:
-        """Address and size of everything that is allocated."""
+        """Return the size of every allocation by address."""
         with self._lock:
             return {address: size for address, (size, _) in self._live.items()}
 
 
 def out_of_memory(size: int, info: MemoryInfo | None) -> CallError:
-    """The error for memory that a device does not have."""
+    """Return the error for a failed allocation."""
     have = f"; {show_bytes(info.free)} of {show_bytes(info.total)} are free" if info is not None else ""
-    return CallError(error("E0865", f"the device has no {show_bytes(size)} of memory{have}"))
+    return CallError(error("E0865", f"the device is out of memory: {show_bytes(size)} requested{have}"))
 
 
 def show_bytes(size: int) -> str:
-    """A size in a unit that leaves few digits."""
+    """Format a size in a suitable unit."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= scale:
             return f"{size / scale:.1f} {unit}"
@@ -254,5 +253,5 @@ def show_bytes(size: int) -> str:
 
 
 def aligned(size: int) -> int:
-    """The next multiple of the alignment of everything that is planned."""
+    """Round a size up to the alignment of planned memory."""
     return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,4 +1,4 @@
-"""Arrays in a device's memory: those that calls return, and those of others, borrowed through DLPack."""
+"""Arrays in device memory: those that calls return, and those of other libraries, borrowed through DLPack."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DeviceArray:
 
     @staticmethod
     def of(pool: Pool, value: Any) -> DeviceArray:
-        """A copy of a host array. Raises CallError."""
+        """Copy a host array to the device. Raises CallError."""
         try:
             source = borrow(value)
         except NotATensor as exc:
@@ -70,11 +70,11 @@ class DeviceArray:
 
     @property
     def address(self) -> int:
-        """The device address of the first element."""
+        """Return the device address of the first element."""
         return self.tensor.address
 
     def numpy(self) -> np.ndarray:
-        """A copy on the host, in the storage type of the dtype (bfloat16: uint16). Raises CallError."""
+        """Copy to the host, in the storage type of the dtype (bfloat16: uint16). Raises CallError."""
         self.require()
         name, _, lanes = self.dtype.partition("x")
         shape = (*self.shape, int(lanes)) if lanes else self.shape
@@ -85,16 +85,16 @@ class DeviceArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            raise ValueError("an array in a device's memory becomes a NumPy array by copying")
+            raise ValueError("an array in device memory cannot become a NumPy array without a copy")
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
 
     def view(self, shape: tuple[int, ...]) -> DeviceArray:
-        """The first elements under another shape."""
+        """Return a view of the first elements with another shape."""
         return DeviceArray(self.device, self.tensor._replace(shape=shape), self._block)
 
     def require(self) -> None:
-        """Raises CallError E0866 where the memory was lost since."""
+        """Raise CallError E0866 if the memory has been lost."""
         if self.generation != self.device.generation:
             raise lost()
 
@@ -102,11 +102,11 @@ class DeviceArray:
         return self.device.dlpack
 
     def __dlpack__(self, stream: Any = None, max_version: Any = None, **options: Any) -> Any:
-        """A capsule over the same memory; what is under way is waited for, unless `stream` is -1."""
+        """Return a capsule of the same memory, after waiting for pending work unless `stream` is -1."""
         self.require()
         requested = options.get("dl_device")
         if options.get("copy") or (requested is not None and tuple(requested) != tuple(self.device.dlpack)):
-            raise BufferError("the array is shared where it is, or not at all: numpy() copies it")
+            raise BufferError("the array can only be shared in place; use numpy() for a copy")
         if stream != -1:
             self.device.synchronize()
         return capsule_elsewhere(self.tensor._replace(owner=self), self.device.dlpack, max_version)
@@ -116,14 +116,14 @@ class DeviceArray:
 
 
 def lost() -> CallError:
-    """The error for memory that went with a failed kernel."""
+    """Return the error for memory that was lost when a kernel failed."""
     return CallError(
         error("E0866", "the array was lost when a kernel failed on its device", help="copy it to the device again")
     )
 
 
 def locate(value: Any, device: Device) -> Any:
-    """`Located` for an array in the memory of the device, anything else as it is, tuples opened.
+    """Return `Located` for an array in the device's memory, other values unchanged; tuples are traversed.
 
     Raises CallError E0867 for an array of another device.
     """
@@ -149,6 +149,6 @@ def locate(value: Any, device: Device) -> Any:
 
 def _other_device_error(location: str, device: Device) -> CallError:
     return CallError(
-        error("E0867", f"an argument lies in the memory of {location}, the function runs on {device.name}",
+        error("E0867", f"an argument is in the memory of {location}, but the function runs on {device.name}",
               help="copy it there, or pass a NumPy array")
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Device memory that is kept between calls: blocks that are given back wait for the next call that needs as much."""
+"""A memory pool for device memory: freed blocks are kept for later calls that need the same size."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import threading
 from mlcc.errors import CallError
 from mlcc.runtime.launch.device import Device, aligned
 
-_MAX_OVERSIZE = 4  # a block may be this many times as large as what it is taken for
+_MAX_OVERSIZE = 4  # a reused block may be this many times as large as the request
 
 
 class Block:
-    """A piece of device memory; when nobody holds it any more, it goes back to its pool."""
+    """A block of device memory, which returns to its pool when it is garbage-collected."""
 
     __slots__ = ("address", "pool", "size")
 
@@ -28,7 +28,7 @@ class Block:
 
 
 class Pool:
-    """The free blocks of one device, for as long as its memory is not lost."""
+    """The free blocks of one device, valid until the device loses its memory."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -37,7 +37,7 @@ class Pool:
         self._lock = threading.RLock()  # a garbage collection inside may give blocks back
 
     def take(self, size: int) -> Block:
-        """Memory of at least `size` bytes. Raises CallError E0865."""
+        """Return a block of at least `size` bytes. Raises CallError E0865."""
         if self.device.exact_memory:
             return Block(self.device.alloc(size), size, self)
         size = aligned(size)
@@ -56,7 +56,7 @@ class Pool:
         return Block(self.device.alloc(size), size, self)
 
     def give(self, address: int, size: int) -> None:
-        """A block that is free again."""
+        """Return a block to the pool."""
         if not address or self.generation != self.device.generation:
             return
         if self.device.exact_memory:

@@ -18,7 +18,7 @@ from mlcc.runtime.signature import HOST, Signature
 
 
 class DevicePlacement:
-    """Arguments in the host's memory or the device's; results on the device if one of the arguments is."""
+    """Place arguments in host or device memory, and results on the device if an argument is there."""
 
     def __init__(self, module: DeviceModule) -> None:
         self.module = module
@@ -33,7 +33,7 @@ class DevicePlacement:
 
 
 class LaunchExecutor:
-    """Calls a function of a launch plan, one call at a time for each device."""
+    """Run a function of a launch plan, one call at a time per device."""
 
     def __init__(self, spec: FunctionSpec, plan: FunctionPlan, module: DeviceModule) -> None:
         self.signature = Signature(spec, DevicePlacement(module))
@@ -42,7 +42,7 @@ class LaunchExecutor:
         self.quick = QuickCalls.of(spec, plan)
 
     def call(self, args: tuple[Any, ...], out: Any) -> Any:
-        """The results of a call, by the short way where the arguments are like those of an earlier one."""
+        """Call the function, by the fast path if the arguments are like those of an earlier call."""
         quick = self.quick
         with self.device.lock:
             if quick is None or out is not None or len(args) != quick.count:

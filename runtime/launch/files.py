@@ -1,8 +1,8 @@
-"""Artifacts with a launch plan as files: `.ptx` with constants beside it, and `.mlca`, one zip of all.
+"""Read and write artifacts with a launch plan: `.ptx` with constants beside it, and `.mlca`, a zip of everything.
 
 A .ptx starts with comment lines, so that any tool reads it: `// mlcc manifest: {...}`, `// mlcc plan: {...}`,
-`// mlcc source: "..."` and `// mlcc sum: 0123abcd`, the CRC-32 of all other bytes. Nothing of a file is trusted: the
-members of a zip are stored, listed by name, and as large as they say; constants are held against the plan's hashes.
+`// mlcc source: "..."` and `// mlcc sum: 0123abcd`, the CRC-32 of all other bytes. Files are not trusted: members of a
+zip must be uncompressed, with unique names and correct sizes, and constants must match the plan's hashes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ _HOW_TO_MAKE = "an artifact is what `mlcc compile -t cuda -o k.mlca` writes; to 
 
 
 class Parts(NamedTuple):
-    """The contents of an artifact. `source` is the text of the PrimFuncs that the kernels were generated from, empty in
-    old files; `constants` are arrays, or buffers of their bytes, in the order of the plan."""
+    """The contents of an artifact.
+
+    `source` is the text of the PrimFuncs that the kernels were generated from, empty in old files; `constants` are
+    arrays or buffers in the order of the plan.
+    """
 
     manifest: dict[str, Any]
     plan: dict[str, Any]
@@ -43,13 +46,13 @@ class Parts(NamedTuple):
 
 
 def read_parts(data: bytes, path: str | None, with_constants: bool = True) -> Parts:
-    """The parts of an artifact; those of a .ptx lie beside it at `path`. Raises LoadError."""
+    """Read an artifact; the constants of a .ptx at `path` are in a file beside it. Raises LoadError."""
     return _read_archive(data, with_constants) if data.startswith(ZIP_START) else _read_ptx(data, path, with_constants)
 
 
 def _damaged_file(reason: str) -> LoadError:
-    """The error for a file whose bytes are not those that were written."""
-    help = "copy it again from where it was made, as a whole and as binary data, or compile it again"
+    """Return the error for a damaged file."""
+    help = "copy the whole file again as binary data, or compile it again"
     return LoadError(error("E0869", f"the file is damaged: {reason}", help=help))
 
 
@@ -60,7 +63,7 @@ def _read_ptx(data: bytes, path: str | None, with_constants: bool) -> Parts:
     first, _, rest = data.partition(b"\n")
     second, _, code = rest.partition(b"\n")
     if not second.startswith(PLAN_LINE):
-        raise _damaged_file("its second line is no launch plan")
+        raise _damaged_file("its second line is not a launch plan")
     third, _, remainder = code.partition(b"\n")
     source = ""
     if third.startswith(SOURCE_LINE):
@@ -70,12 +73,12 @@ def _read_ptx(data: bytes, path: str | None, with_constants: bool) -> Parts:
         head = data[: len(data) - len(code)]
         if third != SUM_LINE + _checksum(head, remainder):
             text = (
-                "its content does not match its checksum; who changes a .ptx by hand takes out the line `// mlcc sum`"
+                "its content does not match its checksum; after editing a .ptx by hand, remove the line `// mlcc sum`"
             )
             raise _damaged_file(text)
         code = remainder
     if b".version" not in code:
-        raise _damaged_file("it ends before its code")
+        raise _damaged_file("its code is missing")
     manifest, plan = (
         _parse_json(first[len(MANIFEST_LINE) :], "manifest"),
         _parse_json(second[len(PLAN_LINE) :], "launch plan"),
@@ -84,7 +87,7 @@ def _read_ptx(data: bytes, path: str | None, with_constants: bool) -> Parts:
     if not with_constants or not entries:
         return Parts(manifest, plan, code, source.encode(), ())
     if path is None:
-        raise _missing_constants("the constants of a .ptx lie beside it: load it by its path")
+        raise _missing_constants("the constants of a .ptx are in a file beside it: load it by its path")
     constants_path = _constants_path(plan, path)
     try:
         with open(constants_path, "rb") as file:
@@ -110,12 +113,12 @@ def _constants_path(plan: Mapping[str, Any], path: str) -> str:
     data_path = os.path.join(folder, name) if isinstance(name, str) and "\0" not in name else ""
     root = os.path.realpath(folder)
     if not data_path or os.path.commonpath([root, os.path.realpath(data_path)]) != root:
-        raise damaged("the file that it names for its constants does not lie in its folder")
+        raise damaged("the file with its constants must be in its folder")
     return data_path
 
 
 def write_text(parts: Parts) -> bytes:
-    """The .ptx of an artifact, without its constants; equal parts give equal bytes."""
+    """Return the .ptx of an artifact, without its constants; the output is deterministic."""
     lines = [MANIFEST_LINE + json.dumps(parts.manifest).encode(), PLAN_LINE + json.dumps(parts.plan).encode()]
     lines.append(SOURCE_LINE + json.dumps(parts.source.decode()).encode())
     head = b"\n".join([*lines, b""])
@@ -130,9 +133,9 @@ def _parse_json(text: bytes, what: str, kind: type = dict) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise _damaged_file(f"its {what} is no JSON") from None
+        raise _damaged_file(f"its {what} is not JSON") from None
     if not isinstance(value, kind):
-        raise _damaged_file(f"its {what} is JSON of another kind")
+        raise _damaged_file(f"its {what} has the wrong JSON type")
     return value
 
 
@@ -144,7 +147,7 @@ def _missing_constants(message: str) -> LoadError:
 
 
 def write_archive(parts: Parts) -> bytes:
-    """The zip of an artifact; equal parts give equal bytes."""
+    """Return the zip of an artifact; the output is deterministic."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
 
@@ -167,7 +170,7 @@ def _constant_name(index: int) -> str:
 
 
 class _Archive:
-    """Members of a zip that are stored as they are, read without writing or unpacking anything."""
+    """A reader of the uncompressed members of a zip."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self.data = data
@@ -176,7 +179,7 @@ class _Archive:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 entries = archive.infolist()
         except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError):
-            raise _damaged_file(f"the list of what {name} holds, at its end, is cut off or changed") from None
+            raise _damaged_file(f"the directory at the end of {name} is truncated or changed") from None
         if len(entries) > _MAX_MEMBERS:
             raise _damaged_file(f"{name} has {len(entries)} members")
         self.members: dict[str, zipfile.ZipInfo] = {}
@@ -186,19 +189,19 @@ class _Archive:
             self.members[entry.filename] = entry
 
     def read(self, name: str) -> memoryview:
-        """The bytes of a member. Raises LoadError."""
+        """Return the bytes of a member. Raises LoadError."""
         entry = self.members.get(name)
         if entry is None:
             raise _missing_constants(f"{self.name} has no `{name}`")
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or entry.compress_size != entry.file_size:
-            raise _damaged_file(f"`{name}` of {self.name} is packed, which mlcc does not do")
+            raise _damaged_file(f"`{name}` of {self.name} is compressed, which mlcc never does")
         start = entry.header_offset
         head = self.data[start : start + 30]
         if len(head) < 30 or not head.startswith(ZIP_START):
-            raise _damaged_file(f"{self.name} is cut off")
+            raise _damaged_file(f"{self.name} is truncated")
         start += 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
         if start + entry.file_size > len(self.data):
-            raise _damaged_file(f"{self.name} is cut off")
+            raise _damaged_file(f"{self.name} is truncated")
         content = memoryview(self.data)[start : start + entry.file_size]
         if zlib.crc32(content) != entry.CRC:
             raise _damaged_file(f"`{name}` of {self.name} does not match its checksum")
@@ -240,7 +243,7 @@ def _constant_entries(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _constants(
     entries: list[dict[str, Any]], archive: _Archive, name_of: Callable[[dict[str, Any]], str]
 ) -> list[memoryview]:
-    """The bytes of all constants, each held against its hash. Raises LoadError."""
+    """Return the bytes of all constants, verified by their hashes. Raises LoadError."""
     contents = []
     for entry in entries:
         name = name_of(entry)
@@ -248,26 +251,24 @@ def _constants(
         digest = hashlib.sha256(f"{entry['dtype']}{tuple(entry['shape'])}".encode(errors="replace"))
         digest.update(data)
         if data.nbytes != entry["bytes"] or digest.hexdigest() != entry["sha256"]:
-            raise _missing_constants(
-                f"`{name}` of {archive.name} is not the constant that the launch plan was made with"
-            )
+            raise _missing_constants(f"`{name}` of {archive.name} does not match the hash in the launch plan")
         contents.append(data)
     return contents
 
 
 def _elements(member: memoryview, name: str) -> memoryview:
-    """The elements of a .npy file, whose header is looked at and not believed: the hash decides."""
+    """Return the elements of a .npy file; the header is only skipped, as the hash is verified later."""
     if bytes(member[:6]) != b"\x93NUMPY" or len(member) < 12:
-        raise _damaged_file(f"`{name}` is no array")
+        raise _damaged_file(f"`{name}` is not an array")
     wide = member[6] > 1
     length = int.from_bytes(member[8 : 12 if wide else 10], "little")
     start = (12 if wide else 10) + length
     if length > _MAX_HEADER or start > len(member):
-        raise _damaged_file(f"`{name}` is no array")
+        raise _damaged_file(f"`{name}` is not an array")
     try:
         head = ast.literal_eval(bytes(member[start - length : start]).decode("latin1"))
         if head["fortran_order"] and len(head["shape"]) > 1:
             raise _damaged_file(f"`{name}` is not stored in C order")
     except (ValueError, SyntaxError, TypeError, KeyError, MemoryError):
-        raise _damaged_file(f"`{name}` is no array") from None
+        raise _damaged_file(f"`{name}` is not an array") from None
     return member[start:]

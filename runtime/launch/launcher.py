@@ -1,4 +1,4 @@
-"""Running the steps of one function of a plan, at once or as they were noted for the same addresses and values."""
+"""Run the steps of one function of a plan, directly or from a recording for the same addresses and values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Launcher:
         self._recordings: OrderedDict[Any, Recording] = OrderedDict()
 
     def run(self, loaded: Loaded, addresses: Sequence[int], room: int, workspace: int) -> Run:
-        """A run over arguments at `addresses`, with a workspace at `room`, and error records behind it."""
+        """Return a run over arguments at `addresses`, with the workspace at `room`, followed by error records."""
         return Run(loaded, self.plan, addresses, room, workspace)
 
     def recorded(

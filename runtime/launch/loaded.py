@@ -34,7 +34,7 @@ class Loaded:
 
 
 class DeviceModule:
-    """A launch plan with the code and constants to load onto a device; again, where the device lost its memory."""
+    """A launch plan with its code and constants, loaded onto a device, and again if the device lost its memory."""
 
     def __init__(self, plan: Plan, device: Device, code: bytes, constants: Sequence[memoryview]) -> None:
         """`constants` are in the order of the plan. Raises LoadError, CallError."""
@@ -42,7 +42,7 @@ class DeviceModule:
         self.device = device
         self._code = code
         self._constants = constants
-        self._copies = 0  # of what was lost
+        self._copies = 0  # of lost modules
         with device.lock:
             self._loaded = Loaded(plan, device, code, constants)
 

@@ -1,6 +1,6 @@
-"""Packed functions that a launch plan calls: those registered for the device get its arrays, others copies on the host.
+"""Call packed functions of a launch plan: those registered for the device get its arrays, others copies on the host.
 
-What a host function writes is copied back to the device; `Loaded.host_copies` counts both directions.
+Outputs of a host function are copied back to the device; `Loaded.host_copies` counts both directions.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _tensor(run: Caller, arg: PackedArgument, values: Values) -> Tensor:
 
 
 def _value(run: Caller, arg: PackedArgument, values: Values, on_device: bool) -> Any:
-    """An input as the function gets it."""
+    """Return an input for the function."""
     if arg.kind == "tensor":
         tensor = _tensor(run, arg, values)
         return DeviceArray(run.device, tensor, None) if on_device else view(of_host(run, tensor, True))
@@ -76,7 +76,7 @@ def _value(run: Caller, arg: PackedArgument, values: Values, on_device: bool) ->
 
 
 def of_host(run: Caller, tensor: Tensor, filled: bool) -> Tensor:
-    """The tensor in host memory: a copy, or room for one."""
+    """Allocate a tensor in host memory, with a copy of the contents if `filled`."""
     name, _, lanes = tensor.dtype.partition("x")
     array = np.empty((*tensor.shape, int(lanes)) if lanes else tensor.shape, STORAGE.get(name, name))
     if filled:
@@ -113,7 +113,7 @@ def _call_on_device(run: Caller, spec: PackedSpec, function: Any, inputs: list[A
 
 
 def _store_result(run: Caller, name: str, value: Any, target: Tensor) -> None:
-    """A result of a function of the device to where it belongs."""
+    """Copy a result of a device function to its target."""
     if not isinstance(value, Located):
         output = of_host(run, target, False)
         accept(name, value, [output])

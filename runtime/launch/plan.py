@@ -1,7 +1,7 @@
-"""A launch plan in memory: for each function the operations that a run carries out, with kernels and constants.
+"""A launch plan in memory: kernels, constants, and the operations of each function.
 
-An operation is a function of the run and of the values known so far: symbols and other scalars by name and, inside a
-program, the addresses of its buffers. `reader` makes them of the JSON that an artifact holds.
+An operation is a Python function of the run and the values known so far: symbols and other scalars by name and, inside
+a program, the addresses of its buffers. `reader` builds operations from the JSON in an artifact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mlcc.runtime.launch.scalars import Compute, Values
 from mlcc.runtime.manifest import PackedSpec
 
 VERSION = 2
-POINTER_ALIGNMENT = 16  # of what kernels are passed
+POINTER_ALIGNMENT = 16  # of kernel pointers
 Operation = Callable[["Runner", Values], None]
 Place = Callable[["Runner", Values], int]
 
@@ -25,31 +25,31 @@ class Runner(Protocol):
 
     @property
     def args(self) -> Sequence[int]:
-        """The addresses of the arguments."""
+        """Return the addresses of the arguments."""
 
     @property
     def constants(self) -> Sequence[int]:
-        """The addresses of the constants."""
+        """Return the addresses of the constants."""
 
     @property
     def work(self) -> int:
-        """The address of the workspace."""
+        """Return the address of the workspace."""
 
     def launch(self, kernel: Kernel, grid: Extents, block: Extents, shared: int, args: list[Any]) -> None: ...
 
     def copy(self, target: int, source: int, size: int) -> None: ...
 
     def realigned(self, address: int, size: int, filled: bool) -> int:
-        """An aligned stand-in for memory that a kernel takes."""
+        """Allocate an aligned substitute for misaligned memory, with a copy of it if `filled`."""
 
     def fail(self, code: int) -> None:
-        """A check of the program does not hold."""
+        """Raise the failure of a check."""
 
     def flag(self, address: int) -> bool:
-        """A bool in the device's memory."""
+        """Read a bool from device memory."""
 
     def measure(self, values: Values, name: str, address: int, code: int) -> None:
-        """Give a name the int64 at an address."""
+        """Bind a name to the int64 at an address; fail with `code` if it is negative."""
 
     def packed(self, spec: PackedSpec, args: tuple[PackedArgument, ...], values: Values) -> None:
         """Call a packed function."""
@@ -57,8 +57,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel of the plan. `word` is the number of its error record, -1 if it has no assertions; `asserts` are the
-    codes of these."""
+    """A kernel of the plan. `word` is the number of its error record, -1 for none; `asserts` are its error codes."""
 
     name: str
     spec: KernelSpec
@@ -68,7 +67,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class PackedArgument:
-    """`kind` is tensor, int, float, bool, shape or str; the rest as the kind needs."""
+    """An argument of a packed function. `kind` is tensor, int, float, bool, shape or str; it uses some other fields."""
 
     kind: str
     place: Place | None = None
@@ -80,11 +79,11 @@ class PackedArgument:
 
 @dataclass(frozen=True, slots=True)
 class FunctionPlan:
-    """One function: what is computed at entry, then its steps.
+    """A function of the plan: expressions computed at entry, then steps.
 
-    `floats` are the places of scalar arguments with their names, `shifts` those of tensors whose kernels take a pointer
-    so many bytes before the first element. `values` and `actual` are the results that are no tensors, and the extents
-    that others turned out to have. `is_static`: what a run does follows from the symbols and addresses alone.
+    `floats` are the indices and names of float arguments. `shifts` maps an argument to the bytes between the kernel's
+    pointer and its first element. `values` are the non-tensor results, `actual` the data-dependent extents of others.
+    `is_static`: the operations of a run only depend on symbols and addresses.
     """
 
     places: tuple[tuple[str, Compute], ...]
@@ -112,4 +111,4 @@ class Plan:
     kernels: Mapping[str, Kernel]
     constants: tuple[ConstantSpec, ...]
     errors: Mapping[int, str]
-    words: int  # how many kernels have an error record
+    words: int  # number of error records

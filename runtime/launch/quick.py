@@ -1,7 +1,7 @@
-"""The short way of a call on a device: compact arrays of shapes that were seen before, fresh results.
+"""The fast path of a call on a device: compact arrays of shapes that were seen before, new results.
 
-What a call with such arrays comes to (symbols, sizes, that nothing is wrong) is remembered; it only copies in, plays
-what was noted for the addresses, and copies out. Anything unusual goes the long way, by `Function.bind`.
+The results of checking such arguments (symbols, sizes) are cached; a call only uploads, replays a recording for the
+addresses, and downloads. Anything unusual takes the general path, `Function.bind`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Known:
 
 
 class QuickCalls:
-    """Calls of a relax function whose parameters and results are plain tensors of dtypes that NumPy has."""
+    """The fast path of a relax function whose parameters and results are plain tensors of NumPy dtypes."""
 
     def __init__(self, params: tuple[Value, ...], results: tuple[Value, ...], single: bool) -> None:
         self.count = len(params)
@@ -51,7 +51,7 @@ class QuickCalls:
 
     @staticmethod
     def of(spec: FunctionSpec, plan: FunctionPlan) -> QuickCalls | None:
-        """The short way for a function, if it is one that has it."""
+        """Return the fast path of a function; None if its signature does not allow one."""
         if spec.kind != "relax" or spec.results is None or not plan.is_static:
             return None
         results = spec.results.fields if spec.results.kind == "tuple" else (spec.results,)
@@ -85,7 +85,7 @@ class QuickCalls:
         self.known[key] = Known(values, workspace, shapes, sizes, on_device)
 
     def call(self, launcher: Launcher, cached: Known, args: tuple[Any, ...]) -> Any:
-        """Run it. Raises CallError, Failure."""
+        """Run a call with cached checks. Raises CallError, Failure."""
         loaded = launcher.module.loaded()
         device, pool = loaded.device, loaded.pool
         device.attach()

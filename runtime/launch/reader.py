@@ -1,4 +1,4 @@
-"""Reading a launch plan from an artifact: JSON, checked once, made into operations that a run carries out.
+"""Read a launch plan: validate its JSON and compile it to operations.
 
 `docs/cuda.md` describes the JSON.
 """
@@ -26,11 +26,11 @@ from mlcc.runtime.launch.scalars import ROUND, Compute, Values, compute, constan
 from mlcc.runtime.launch.tensor_map import BYTES, DTYPES, MOST_DIMS, SWIZZLES, MapSpec, TensorMap, tensor_map
 from mlcc.runtime.manifest import DEPTH, FunctionSpec, PackedSpec
 
-_READABLE_VERSIONS = (1, VERSION)  # kernels of version 1 leave nothing but a number where they fail
+_READABLE_VERSIONS = (1, VERSION)  # kernels of version 1 only report the number of a failed check
 
 
 def read_plan(raw: Any, functions: Mapping[str, FunctionSpec], packed: Sequence[PackedSpec]) -> Plan:
-    """Check a plan and make it runnable. Raises LoadError E0869."""
+    """Validate a plan and compile it to operations. Raises LoadError E0869."""
     try:
         return _Reader(raw, functions, packed).plan()
     except RecursionError:
@@ -38,27 +38,27 @@ def read_plan(raw: Any, functions: Mapping[str, FunctionSpec], packed: Sequence[
     except KeyError as exc:
         raise damaged(f"it has no `{exc.args[0]}`") from None
     except (TypeError, ValueError, AttributeError, IndexError, OverflowError):
-        raise damaged("a part of it is of the wrong kind") from None
+        raise damaged("a part of it has the wrong type") from None
 
 
 def _integer(value: Any) -> int:
     number = constant(value)
     if number is None:
-        raise damaged(f"`{value}` is no integer")
+        raise damaged(f"`{value}` is not an integer")
     return number
 
 
 class _Reader:
     def __init__(self, raw: Any, functions: Mapping[str, FunctionSpec], packed: Sequence[PackedSpec]) -> None:
         if not isinstance(raw, dict) or raw.get("version") not in _READABLE_VERSIONS:
-            raise damaged("it is of another version")
+            raise damaged("it has another version")
         self.raw = raw
         self.specs = functions
         self.packed = packed
         self.kernels: dict[str, Kernel] = {}
         self.programs: dict[str, _Program] = {}
         self.measured: list[str] = []
-        self.dynamic = False  # whether a step so far depends on data or calls something
+        self.dynamic = False  # True if a step depends on data or calls a packed function
         self.arguments = 0
 
     def plan(self) -> Plan:
@@ -87,7 +87,7 @@ class _Reader:
         spec = KernelSpec(symbol, params, (x, y, z), _integer(raw["shared"]), _integer(raw.get("dynamic_shared", 0)))
         asserts = tuple(map(_integer, raw.get("asserts", ())))
         if asserts and (not params or params[-1] != "ptr"):
-            raise damaged(f"kernel `{name}` has no place for its assertions")
+            raise damaged(f"kernel `{name}` has no parameter for its error record")
         return Kernel(name, spec, asserts, sum(k.word >= 0 for k in self.kernels.values()) if asserts else -1)
 
     # ------------------------------------------------------------ functions
@@ -201,7 +201,7 @@ class _Reader:
     # ------------------------------------------------------------ programs
 
     def run(self, raw: Any, names: Collection[str]) -> Operation:
-        """Carry out a program with values for its parameters and symbols."""
+        """Compile the call of a program with values for its parameters and symbols."""
         program = self.programs[raw["program"]]
         if len(raw["args"]) != len(program.params) or len(raw.get("symbols", ())) != len(program.symbols):
             raise damaged(f"`{raw['program']}` is run with other arguments than it takes")
@@ -238,14 +238,14 @@ class _Reader:
 
 
 def _tensor_map(raw: Any, names: Collection[str]) -> Callable[[Values], TensorMap]:
-    """A tensor map as a function of the values: see `docs/cuda.md`."""
+    """Compile a tensor map to a function of the values; see `docs/cuda.md`."""
     box, steps = (tuple(map(_integer, raw[key])) for key in ("box", "steps"))
     spec = MapSpec(str(raw["name"]), str(raw["dtype"]), box, steps, _integer(raw["swizzle"]))
     dims, strides = ([compute(e, names) for e in raw[key]] for key in ("dims", "strides"))
     rank, is_default = len(dims), (raw["interleave"], raw["fill"]) == ("none", "zeros")
     is_valid = 1 <= rank <= MOST_DIMS and len(strides) == rank - 1 and len(box) == len(steps) == rank and is_default
     if not is_valid or spec.dtype not in DTYPES or spec.swizzle not in SWIZZLES or not all((*box, *steps)):
-        raise damaged(f"it has no such map of `{spec.name}`")
+        raise damaged(f"the tensor map of `{spec.name}` is malformed")
     base = compute(raw["base"], names)
     return lambda v: tensor_map(spec, base(v), [d(v) for d in dims], [s(v) for s in strides])
 
@@ -261,7 +261,7 @@ def branch(
 
 
 class _NextIteration(Exception):
-    """Ends a pass of the innermost loop."""
+    """Ends an iteration of the innermost loop."""
 
 
 def next_pass(run: Runner, values: Values) -> None:
@@ -282,7 +282,7 @@ def loop(body: Sequence[Operation]) -> Operation:
 
 
 def _rounded(kind: str, value: Compute) -> Compute:
-    """The value of a scalar argument in the parameter's dtype."""
+    """Round a scalar argument to the parameter's dtype."""
     rounded = ROUND.get(kind)
     if rounded is None:
         return value
@@ -300,11 +300,11 @@ def _collect_data_dependent(raw: Any, names: list[str], depth: int) -> None:
             _collect_data_dependent(step["body"], names, depth + 1)
 
 
-HostStep = Callable[[Runner, int, Values], None]  # run, where the program's part of the workspace starts, values
+HostStep = Callable[[Runner, int, Values], None]  # run, start of the program's workspace, values
 
 
 class _Program:
-    """The host code of a PrimFunc."""
+    """The compiled host code of a PrimFunc."""
 
     def __init__(self, reader: _Reader, raw: Any) -> None:
         self.kernels = reader.kernels
@@ -370,7 +370,7 @@ class _Program:
             raise damaged(f"`{kernel.name}` is launched with other arguments than it takes")
         grid, block = ([compute(e, names) for e in raw[k]] for k in ("grid", "block"))
         if len(grid) != 3 or len(block) != 3:
-            raise damaged(f"the launch of `{kernel.name}` has no three extents")
+            raise damaged(f"the launch of `{kernel.name}` needs three extents")
         shared = compute(raw.get("shared", 0), names)
         args = [_tensor_map(a["map"], names) if isinstance(a, dict) else compute(a, names) for a in raw["args"]]
         for arg, kind in zip(raw["args"], kernel.spec.params, strict=False):

@@ -1,7 +1,7 @@
-"""Work for a device noted down, to be played again.
+"""Recordings of device operations, for replay.
 
-A run whose plan is static issues nothing but launches, copies and fills whose arguments follow from its symbols and
-addresses: `Recorder` takes them in place of the device, and `play` gives them to it as often as they are wanted.
+A run of a static plan only issues launches, copies and fills whose arguments follow from its symbols and addresses:
+`Recorder` records them in place of the device, and `play` issues them as often as needed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mlcc.runtime.launch.scalars import Values
 
 
 class Recorder:
-    """A sink that records operations. `blocks` is the memory that they need."""
+    """A sink that records operations. `blocks` is the memory that they use."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -37,7 +37,7 @@ class Recorder:
             operations[name](*args)
 
 
-_MIN_GRAPH_CALLS = 3  # calls of the driver
+_MIN_GRAPH_CALLS = 3  # operations from which on a graph is worth capturing
 
 
 class Recording:
@@ -49,11 +49,11 @@ class Recording:
         self.device = device
         self.generation = device.generation
         self.graph: Any = None
-        self.tried = False  # to make it one
+        self.tried = False  # to capture a graph
         self.plays = 0
 
     def play(self, is_repeated: bool) -> None:
-        """Run the operations, as a captured graph if the device can and it pays."""
+        """Run the operations, as a captured graph if the device supports it and it is worthwhile."""
         device = self.device
         self.plays += 1
         is_worthwhile = len(self.recorder.calls) >= _MIN_GRAPH_CALLS and (is_repeated or self.plays > 2)

@@ -1,4 +1,4 @@
-"""Carrying out the steps of a launch plan: a run issues launches, copies and fills to a device, or to a recorder."""
+"""Execute the steps of a launch plan: a run issues launches, copies and fills to a device or a recorder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mlcc.runtime.manifest import PackedSpec
 
 
 class Failure(Exception):
-    """A check or assertion of the program failed; `code` says which, `numbers` are those that its text mentions."""
+    """A failed check of the program: its error code, and the numbers that its message shows."""
 
     def __init__(self, code: int, numbers: tuple[int, int] = (0, 0)) -> None:
         super().__init__(code)
@@ -41,19 +41,19 @@ class Run:
     """One call in progress: the addresses of its arguments and workspace, and the sink of its operations."""
 
     def __init__(self, loaded: Loaded, function: FunctionPlan, args: Sequence[int], work: int, size: int) -> None:
-        """`work` is the address of a workspace of `size` bytes, with room for error records behind it."""
+        """`work` is the address of a workspace of `size` bytes, followed by space for error records."""
         self.loaded = loaded
         self.function = function
         self.device = loaded.device
         self.constants = loaded.constants
         self.args = args
         self.work = work
-        self.words = -(-(work + size) // RECORD_ALIGNMENT) * RECORD_ALIGNMENT  # where the error records lie
+        self.words = -(-(work + size) // RECORD_ALIGNMENT) * RECORD_ALIGNMENT  # address of the error records
         self.sink: Sink = loaded.device
-        self.blocks: list[Block] = []  # memory of this call alone
+        self.blocks: list[Block] = []  # memory of this call only
 
     def __call__(self, values: Values) -> None:
-        """Issue everything. Raises Failure."""
+        """Issue all operations. Raises Failure."""
         count = self.loaded.plan.words
         if count:
             self.sink.memset(self.words, 0, RECORD * count)
@@ -62,7 +62,7 @@ class Run:
         for step in self.function.steps:
             step(self, values)
 
-    # ------------------------------------------------------------ what steps do
+    # ------------------------------------------------------------ operations
 
     def launch(self, kernel: Kernel, grid: Extents, block: Extents, shared: int, args: list[Any]) -> None:
         args = [self.device.tensor_map(a) if isinstance(a, TensorMap) else a for a in args]
@@ -83,7 +83,7 @@ class Run:
         return block.address
 
     def fail(self, code: int) -> None:
-        if self.sink is self.device:  # else nothing was done yet
+        if self.sink is self.device:  # else nothing has run yet
             self.check()
         raise Failure(code)
 
@@ -99,14 +99,14 @@ class Run:
         values[name] = value
 
     def read(self, address: int, size: int) -> bytes:
-        """Bytes of the device's memory, when all before is done and no assertion failed in it."""
+        """Read device memory after all earlier work. Raises Failure if an assertion failed."""
         self.check()
         buffer = ctypes.create_string_buffer(size)
         self.device.copy_out(ctypes.addressof(buffer), address, size)
         return buffer.raw
 
     def check(self) -> None:
-        """Wait for the kernels so far where some have assertions. Raises Failure for the first that failed."""
+        """Wait for the kernels so far if any has assertions. Raises Failure for the first one that failed."""
         plan = self.loaded.plan
         if not plan.words:
             return

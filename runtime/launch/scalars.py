@@ -1,4 +1,4 @@
-"""Scalars of a launch plan: JSON trees, checked once and made into functions of the values known so far.
+"""Scalars of a launch plan: compile JSON trees to functions of the values known so far.
 
 Integers are exact. `Values` maps names to Python numbers; a floating-point operation rounds its result to its dtype.
 """
@@ -31,7 +31,7 @@ def _round_bf16(value: float) -> float:
 
 
 def bfloat16_bits(value: float) -> int:
-    """The bits of the nearest bfloat16, ties to even."""
+    """Return the bits of the nearest bfloat16, ties to even."""
     with np.errstate(over="ignore", invalid="ignore"):
         word: int = struct.unpack("<I", np.float32(value).tobytes())[0]
     if value != value:
@@ -40,7 +40,7 @@ def bfloat16_bits(value: float) -> int:
 
 
 def bfloat16_value(bits: int) -> float:
-    """The number that sixteen bits stand for."""
+    """Return the value of a bfloat16's bits."""
     return float(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
 
 
@@ -62,19 +62,19 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 
 def damaged(reason: str) -> LoadError:
-    """The error for a launch plan that is not as it should be."""
+    """Return the error for an invalid launch plan."""
     return LoadError(
         error("E0869", f"the launch plan is not valid: {reason}", help="compile the artifact again with this mlcc")
     )
 
 
 def constant(tree: Any) -> int | None:
-    """The value of a tree that is a number."""
+    """Return the value of a constant integer tree; None for other trees."""
     return tree if isinstance(tree, int) and not isinstance(tree, bool) else None
 
 
 def compute(tree: Any, names: Collection[str], depth: int = 0) -> Compute:
-    """A function of the values for a tree over `names`. Raises LoadError E0869 for what is no scalar."""
+    """Compile a tree over `names` to a function of the values. Raises LoadError E0869."""
     if isinstance(tree, int) and not isinstance(tree, bool) and abs(tree) < 1 << 64:
         return lambda values: tree
     if isinstance(tree, str) and tree in names:
@@ -102,7 +102,7 @@ def compute(tree: Any, names: Collection[str], depth: int = 0) -> Compute:
 def _float(
     word: str, rounded: Callable[[float], float], operands: list[Any], names: Collection[str], depth: int
 ) -> Compute:
-    """An operation with a dtype."""
+    """Compile an operation with a dtype."""
     if word == "float" and len(operands) == 1 and isinstance(operands[0], str):
         try:
             value = float.fromhex(operands[0])
@@ -122,7 +122,7 @@ def _float(
 def _apply_rounded(
     rounded: Callable[[float], float], apply: Callable[..., Any], parts: list[Compute], values: Values
 ) -> float:
-    """The rounded result; what overflows is infinite, what is not defined no number, as on a device."""
+    """Return the rounded result; overflow gives infinity and undefined results NaN, as on a device."""
     with np.errstate(all="ignore"):
         return rounded(apply(*(np.float64(p(values)) for p in parts)))
 

@@ -1,7 +1,6 @@
-"""Tensor maps as a launch plan has them, and as a launch passes them: 128 bytes by value.
+"""Tensor maps: their form in a launch plan, and the 128 bytes that a launch passes by value.
 
-Hardware gets what the driver makes of one (`cuTensorMapEncodeTiled`); a device that emulates kernels gets the same
-facts as plain numbers (`plain`).
+Hardware takes the encoding of the driver (`cuTensorMapEncodeTiled`); an emulated device takes plain numbers (`plain`).
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from mlcc.errors import CallError, error
 
 BYTES = 128
 MOST_DIMS, MOST_BOX, MOST_STEP = 5, 256, 8
-STRIDE_UNIT = 16  # bytes of which the address, strides and the rows of boxes are multiples
+STRIDE_UNIT = 16  # alignment in bytes of the address, strides and the rows of boxes
 MOST_STRIDE = 1 << 40
 MOST_EXTENT = 1 << 32
 SWIZZLES = (0, 32, 64, 128)
-# dtype -> CUtensorMapDataType; what is only moved goes as unsigned integers of its size
+# dtype -> CUtensorMapDataType; unsupported dtypes are moved as unsigned integers of the same size
 DTYPES = {
     "bool": 0, "int8": 0, "uint8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "int16": 1, "uint16": 1, "uint32": 2,
     "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
@@ -46,31 +45,31 @@ class TensorMap(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """The tensor has no elements, or a condition leaves none: what is copied are zeros."""
+        """True if the tensor has no elements, so that zeros are copied."""
         return not all(self.dims)
 
 
 def tensor_map(spec: MapSpec, address: int, dims: Sequence[int], strides: Sequence[int]) -> TensorMap:
-    """A map whose limits hold; extents below 0 are 0. Raises CallError E0879."""
+    """Return a validated map; negative extents become 0. Raises CallError E0879."""
     descriptor = TensorMap(spec, address, tuple(max(d, 0) for d in dims), tuple(strides))
     if descriptor.is_empty:
         return descriptor
     if address % STRIDE_UNIT:
-        raise _refused(spec, f"it begins at {address:#x}, which is no multiple of {STRIDE_UNIT}")
+        raise _refused(spec, f"its address {address:#x} is not a multiple of {STRIDE_UNIT}")
     for extent in dims:
         if extent > MOST_EXTENT:
-            raise _refused(spec, f"an extent of {extent}; up to {MOST_EXTENT} are copied")
+            raise _refused(spec, f"an extent of {extent} exceeds {MOST_EXTENT}")
     for stride in strides:
         if stride % STRIDE_UNIT:
             help = "pad the rows of the tensor, or compile the kernel without bulk copies"
-            raise _refused(spec, f"its rows are {stride} bytes apart, which is no multiple of {STRIDE_UNIT}", help)
+            raise _refused(spec, f"its row stride of {stride} bytes is not a multiple of {STRIDE_UNIT}", help)
         if not 0 <= stride < MOST_STRIDE:
-            raise _refused(spec, f"its rows are {stride} bytes apart; up to {MOST_STRIDE} can be")
+            raise _refused(spec, f"its row stride of {stride} bytes must be less than {MOST_STRIDE}")
     return descriptor
 
 
 def plain(descriptor: TensorMap) -> bytes:
-    """Its facts as numbers: the address, five extents, four strides, int64 each, zeros after them."""
+    """Encode a map as int64 numbers: the address, five extents, four strides, then zeros."""
     dims = (*descriptor.dims, *[1] * (MOST_DIMS - len(descriptor.dims)))
     strides = (*descriptor.strides, *[0] * (MOST_DIMS - 1 - len(descriptor.strides)))
     return _FORM.pack(descriptor.address, *dims, *strides).ljust(BYTES, b"\0")

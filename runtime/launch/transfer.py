@@ -1,7 +1,7 @@
-"""Device addresses of arguments, and their transfers to and from the device around a run.
+"""Assign device addresses to arguments, and transfer them to and from the device around a run.
 
 Kernels take pointers aligned to 16 bytes, and contiguous tensors unless strides are declared. A misaligned device array
-is copied on the device; one with gaps is copied through the host, which is counted.
+is copied on the device; a strided one is copied through the host, which is counted.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mlcc.runtime.launch.plan import POINTER_ALIGNMENT
 
 @dataclass(slots=True)
 class Transfer:
-    """An argument at `address`, in `block` if that is not its own memory.
+    """An argument at the device address `address`, in `block` unless it is used in place.
 
     `source` of `size` bytes is copied to `target` before a run if `fetched`, back after it if `written`. `strided` is
-    the device tensor with gaps that a compact copy stands for; `source` is the span of its memory then.
+    the strided device tensor that a compact copy replaces; `source` is then the span of its memory.
     """
 
     address: int
@@ -42,7 +42,7 @@ class Transfer:
         return self.size > 0 and (self.fetched or self.written)
 
     def upload(self, loaded: Loaded) -> None:
-        """Before a run."""
+        """Copy to the device before a run."""
         if not self.fetched:
             return
         if self.strided is not None:
@@ -53,7 +53,7 @@ class Transfer:
             loaded.device.copy(self.target, self.source, self.size)
 
     def download(self, loaded: Loaded) -> None:
-        """After a run."""
+        """Copy back after a run."""
         if not self.written:
             return
         if self.strided is not None:
@@ -88,7 +88,7 @@ def transfer(argument: Argument, loaded: Loaded, shift: int, is_result: bool) ->
 
 
 def span(tensor: Tensor) -> tuple[int, int]:
-    """The addresses of a tensor's first byte and of the one after its last; both 0 for one without elements."""
+    """Return the address range of a tensor; (0, 0) for one without elements."""
     if 0 in tensor.shape:
         return 0, 0
     width = element_bytes(tensor.code)
@@ -101,7 +101,7 @@ def span(tensor: Tensor) -> tuple[int, int]:
 
 
 def _read_span(moved: Transfer, loaded: Loaded) -> tuple[np.ndarray, np.ndarray]:
-    """The span of a strided device tensor on the host: its bytes, and its elements as a view of them."""
+    """Copy the span of a strided device tensor to the host; return its bytes, and its elements as a view of them."""
     assert moved.strided is not None
     low, high = span(moved.strided)
     raw = np.empty(high - low, np.uint8)

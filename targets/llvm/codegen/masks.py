@@ -45,13 +45,16 @@ def _masked_value(e: Emitter, mask: Value, node: tir.Expr) -> Value:
     if before == after:
         return values[0]
     value = values[0]
-    # the block in which `value` was made falls into the current one
+    # the block that computes the value falls through to the current one
     return e.fn.phi(value.type, [(value, after), (Value(value.type, "poison"), before)])
 
 
 def emit_masked(e: Emitter, mask: Value, nodes: tuple[Node, ...], emit: Callable[[], object]) -> tuple[str, str]:
-    """Emit with `mask` over what is active. The blocks before and at the end of what was emitted: the same one, unless
-    there is something in `nodes` that must not happen where no lane is on."""
+    """Emit code under a mask in addition to the current one.
+
+    Return the blocks before and at the end of the emitted code: the same one, unless `nodes` have scalar effects, which
+    are skipped if no lane is active.
+    """
     fn, outer = e.fn, e.mask
     e.mask = mask if outer is None else fn.binary("and", outer, mask)
     try:
