@@ -78,7 +78,7 @@ def test_missing_drivers_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (4104, [8, 8], [16], "address 0x1008 is not a multiple"),
         (4096, [7, 8], [14], "row stride of 14 bytes is not a multiple of 16"),
-        (4096, [7, 8], [1 << 40], "up to 1099511627776 can be"),
+        (4096, [7, 8], [1 << 40], "must be less than 1099511627776"),
         (4096, [1 << 33, 8], [16], "an extent of 8589934592"),
     ],
 )
