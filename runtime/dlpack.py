@@ -1,7 +1,7 @@
-"""DLPack: borrowing the memory of other people's arrays, and showing ours, without copies.
+"""DLPack: import and export arrays without copies.
 
-NumPy makes the capsules. For dtypes that NumPy lacks (bfloat16, 8-bit floats) it makes one of the storage type and the
-element type inside is corrected.
+NumPy creates the capsules. For dtypes that NumPy lacks (bfloat16, 8-bit floats) the capsule has the storage type, and
+its element type is corrected.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class _Managed(ctypes.Structure):
 
 
 class NotATensor(TypeError):
-    """The object offers no memory that can be read here; the message says why."""
+    """The object has no memory that can be read here; the message is the reason."""
 
 
 class Tensor(NamedTuple):
-    """Memory of somebody: kept alive by `owner`. `strides` count elements; None is row-major without gaps."""
+    """Memory of an array, kept alive by `owner`. `strides` are in elements; None for compact row-major."""
 
     address: int
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Located:
-    """An array of a device as a call passes it on: its memory, not to be touched here, and the array itself."""
+    """An argument in device memory: its memory, which the host must not access, and the array itself."""
 
     tensor: Tensor
     value: Any
@@ -64,7 +64,7 @@ class Located:
 
 @functools.lru_cache(maxsize=256)
 def numpy_code(dtype: np.dtype[Any]) -> tuple[int, int, int] | None:
-    """The DLPack type of a NumPy dtype (`ml_dtypes` included); None if there is none."""
+    """Return the DLPack type of a NumPy dtype (including `ml_dtypes`); None if there is none."""
     if not dtype.isnative:
         return None
     try:
@@ -108,21 +108,21 @@ def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> 
 
 
 def of_array(array: np.ndarray) -> Tensor:
-    """A NumPy array's memory. Raises NotATensor for dtypes that have no meaning here."""
+    """Return a NumPy array's memory. Raises NotATensor for unsupported dtypes."""
     code = numpy_code(array.dtype)
     if code is None:
         raise NotATensor(f"a NumPy array of dtype {array.dtype}")
     strides = None
     if not array.flags.c_contiguous:
         if any(s % array.itemsize for s in array.strides):
-            raise NotATensor("a NumPy array whose strides are no multiples of its element size")
+            raise NotATensor("a NumPy array whose strides are not multiples of its element size")
         strides = tuple(s // array.itemsize for s in array.strides)
     address = array.__array_interface__["data"][0]
     return Tensor(address, array.shape, strides, code, not array.flags.writeable, array)
 
 
 def borrow(value: Any) -> Tensor:
-    """The memory of a NumPy array or of anything with `__dlpack__`. Raises NotATensor."""
+    """Return the memory of a NumPy array or of an object with `__dlpack__`. Raises NotATensor."""
     if isinstance(value, np.ndarray):
         return of_array(value)
     if isinstance(value, TensorView):
@@ -136,8 +136,10 @@ def borrow(value: Any) -> Tensor:
 
 
 def borrow_from(value: Any, stream: int) -> Tensor:
-    """The memory of an array of some device, once what its owner has under way is ordered before the work of `stream`
-    (0: DLPack's default). Raises NotATensor."""
+    """Return the memory of a device array, after ordering its producer's pending work before `stream`.
+
+    A stream of 0 is DLPack's default. Raises NotATensor.
+    """
     return _import_capsule(value, {"stream": stream} if stream else {}, None)
 
 
@@ -162,17 +164,17 @@ def _import_capsule(value: Any, options: dict[str, Any], devices: tuple[int, ...
 
 
 def _capsule(value: Any, options: dict[str, Any]) -> Any:
-    """A capsule, versioned where the producer knows how; it is only looked at, so its own destructor frees it."""
+    """Request a capsule, versioned if the producer supports it. It is not consumed, so its destructor frees it."""
     try:
         return value.__dlpack__(max_version=(1, 0), **options)
     except TypeError:
         pass
     except (BufferError, RuntimeError, ValueError) as exc:
-        raise NotATensor(f"an array that its owner does not export: {exc}") from None
+        raise NotATensor(f"an array that cannot be exported: {exc}") from None
     try:
         return value.__dlpack__(**options)
     except (BufferError, RuntimeError, ValueError, TypeError) as exc:
-        raise NotATensor(f"an array that its owner does not export: {exc}") from None
+        raise NotATensor(f"an array that cannot be exported: {exc}") from None
 
 
 def _from_dltensor(raw: DLTensor, readonly: bool, owner: Any, devices: tuple[int, ...] | None) -> Tensor:
@@ -202,7 +204,7 @@ class _Memory:
 
 
 def as_array(tensor: Tensor) -> np.ndarray:
-    """A NumPy array over the same memory, in the storage type (bfloat16: uint16); vector lanes are a last axis."""
+    """Return a NumPy array of the same memory, in the storage type (bfloat16: uint16); vector lanes are a last axis."""
     name = dtype_name(tensor.code[0], tensor.code[1], 1)
     dtype = np.dtype(STORAGE.get(name, name))
     lanes = tensor.code[2]
@@ -243,7 +245,7 @@ class TensorView:
         return CPU, 0
 
     def __dlpack__(self, **options: Any) -> Any:
-        """A capsule over the same memory, with the true element type."""
+        """Return a capsule of the same memory, with the true element type."""
         capsule = self.bits.__dlpack__(**options)
         _dltensor_of(capsule).dtype.code = self.tensor.code[0]
         return capsule
@@ -253,14 +255,14 @@ class TensorView:
 
 
 def _dltensor_of(capsule: Any) -> DLTensor:
-    """The DLTensor of a capsule, to be corrected in place."""
+    """Return the DLTensor in a capsule, for modification in place."""
     if _is_valid(capsule, _VERSIONED):
         return _Managed.from_address(_pointer(capsule, _VERSIONED)).tensor  # type: ignore[no-any-return]
     return DLTensor.from_address(_pointer(capsule, _PLAIN))
 
 
 def capsule_elsewhere(tensor: Tensor, device: tuple[int, int], max_version: Any) -> Any:
-    """A capsule over memory of a device, which is not touched; `tensor.owner` lives as long as it is used."""
+    """Return a capsule of device memory, which is not accessed; it keeps `tensor.owner` alive."""
     options = {} if max_version is None else {"max_version": max_version}
     capsule = as_array(tensor._replace(readonly=False)).__dlpack__(**options)
     raw = _dltensor_of(capsule)

@@ -1,7 +1,7 @@
-"""Reading ELF files (64-bit, little-endian): everything is checked against the file before it is believed.
+"""Read ELF files (64-bit, little-endian); every field is validated against the file before use.
 
-`read_object` takes a relocatable object apart into plain data; nothing is mapped or executed here. Any fault of the
-file is a `LoadError`.
+`read_object` parses a relocatable object into plain data; nothing is mapped or executed here. Malformed files raise
+`LoadError`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RELOCATABLE, SHARED = 1, 3
 
 PROGBITS, SYMTAB, STRTAB, RELA, NOBITS, REL, INIT_ARRAY, FINI_ARRAY, PREINIT_ARRAY = 1, 2, 3, 4, 8, 9, 14, 15, 16
 WRITE, ALLOC, EXECINSTR, TLS, COMPRESSED = 0x1, 0x2, 0x4, 0x400, 0x800
-FAR = 0x10000000  # of x86-64: code reaches the section by 64-bit addresses alone (SHF_X86_64_LARGE)
+FAR = 0x10000000  # SHF_X86_64_LARGE: code reaches the section only by 64-bit addresses
 UNDEFINED = 0
 LOCAL, GLOBAL, WEAK = 0, 1, 2
 FUNC, FILE, TLS_SYMBOL, IFUNC = 2, 4, 6, 10
@@ -33,7 +33,7 @@ PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 Data = bytes | mmap.mmap  # the content of a file
 
 LONGEST_NAME = 4096
-MOST_MEMORY = 1 << 31  # addresses inside one image are 32 bits apart, but for constants that are far
+MOST_MEMORY = 1 << 31  # addresses in an image are within 32 bits, except for far constants
 MOST_CONSTANTS = 1 << 46
 
 
@@ -77,7 +77,7 @@ class Relocation(NamedTuple):
 
 
 class ObjectFile(NamedTuple):
-    """A relocatable object whose every offset lies inside it. `relocations` are by index of the section they patch."""
+    """A relocatable object with validated offsets. `relocations` are by index of the section that they patch."""
 
     data: Data
     machine: int
@@ -86,12 +86,12 @@ class ObjectFile(NamedTuple):
     relocations: dict[int, tuple[Relocation, ...]]
 
     def bytes_of(self, section: Section) -> memoryview:
-        """The content of a section that has bytes in the file."""
+        """Return the content of a section that has bytes in the file."""
         return memoryview(self.data)[section.offset : section.offset + section.size]
 
 
 def damaged(reason: str) -> LoadError:
-    """The error for a file that is no sound artifact."""
+    """Return the error for a file that is not a valid artifact."""
     return LoadError(
         error("E0851", f"not a sound artifact: {reason}", help="compile it again; the file may be cut off or damaged")
     )
@@ -102,7 +102,7 @@ def is_elf(data: Data | memoryview) -> bool:
 
 
 def read_header(data: Data) -> tuple[int, int, tuple[int, ...]]:
-    """(type, machine, all header fields) of a 64-bit little-endian ELF file."""
+    """Return (type, machine, all header fields) of a 64-bit little-endian ELF file."""
     if len(data) < HEADER.size or not is_elf(data):
         raise damaged("not an ELF file")
     fields = HEADER.unpack_from(data)
@@ -113,7 +113,7 @@ def read_header(data: Data) -> tuple[int, int, tuple[int, ...]]:
 
 
 def read_sections(data: Data) -> tuple[Section, ...]:
-    """All sections; ranges are inside the file and names end."""
+    """Read all sections; check that ranges are inside the file and names are terminated."""
     fields = read_header(data)[2]
     table, entry, count, names_at = fields[6], fields[11], fields[12], fields[13]
     if entry != SECTION_HEADER.size or count < 2 or count >= 0xFF00:
@@ -137,7 +137,7 @@ def read_sections(data: Data) -> tuple[Section, ...]:
 
 
 class Strings:
-    """A string table: names by offset, each ending inside the table."""
+    """A string table: names by offset, each terminated inside the table."""
 
     def __init__(self, data: Data, start: int, size: int) -> None:
         self.data, self.start, self.end = data, start, start + size
@@ -151,7 +151,7 @@ class Strings:
 
 
 def read_object(data: Data) -> ObjectFile:
-    """A relocatable object as plain data. Raises LoadError for anything that is not one of ours."""
+    """Parse a relocatable object. Raises LoadError for anything but an object written by mlcc."""
     kind, machine, _ = read_header(data)
     if kind != RELOCATABLE:
         raise damaged("not a relocatable object")
@@ -182,7 +182,7 @@ def read_object(data: Data) -> ObjectFile:
 
 
 def refuse_section(section: Section) -> None:
-    """Loaded sections are plain code or data; start-up code, thread-local and compressed data are never ours."""
+    """Raise LoadError for a section that mlcc never writes: start-up code, thread-local or compressed data."""
     if section.type in (INIT_ARRAY, FINI_ARRAY, PREINIT_ARRAY) or section.name.startswith(
         (".ctors", ".dtors", ".init")
     ):
@@ -220,7 +220,7 @@ def read_symbols(data: Data, sections: tuple[Section, ...], table: Section) -> t
 
 
 def read_relocations(data: Data, section: Section, target: Section, symbols: int) -> tuple[Relocation, ...]:
-    """The relocations of one section; places and symbols exist. Widths are checked where they are applied."""
+    """Read the relocations of one section; check offsets and symbols. Widths are checked when they are applied."""
     if section.size % RELOCATION.size or section.entsize != RELOCATION.size:
         raise damaged("a relocation section has a wrong size")
     relocations = []
@@ -234,7 +234,7 @@ def read_relocations(data: Data, section: Section, target: Section, symbols: int
 
 
 def find_section(data: Data, name: str) -> bytes | None:
-    """The content of the section of that name, of an object or a shared library."""
+    """Return the content of a section of an object or shared library by name."""
     for section in read_sections(data):
         if section.name == name and section.type == PROGBITS:
             return data[section.offset : section.offset + section.size]

@@ -1,12 +1,11 @@
-"""Handlers of faults (SIGSEGV and its kin) in native code that tell a thread of this process what happened, and where.
+"""Handlers of faults (SIGSEGV and the like) in native code, which report the fault and its location.
 
 The handler is machine code: it writes the signal's number and the addresses of its `siginfo` and `ucontext` to a
-pipe, and sleeps. A Python thread reads the pipe, looks up whose code it was, reports that, and ends the process. It
-can, since a thread that is in native code does not hold the interpreter's lock. Where nobody reports within a second
-(the fault was in the interpreter itself), the handler writes a message, restores what was there before it, and returns
-to the fault.
+pipe, and sleeps. A Python thread reads the pipe, finds the faulting function, reports it, and ends the process; this
+works because a thread in native code does not hold the GIL. If nothing is reported within a second (the fault was in
+the interpreter itself), the handler writes a message, restores the previous handler, and returns to the fault.
 
-For command lines only: programs have handlers of their own.
+Only command lines use this: programs have handlers of their own.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ SIGNALS = tuple(
     for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP")
     if hasattr(signal, name)
 )
-# where the data lie behind the code: the pipe and the length of the message (4 bytes each), the time (16), 32 former
+# layout of the data after the code: the pipe and the length of the message (4 bytes each), the time (16), 32 previous
 # actions (32 each), the message
 _DATA, _FORMER, _MESSAGE = 128, 24, 1048
-_HANDLER_SECONDS = 1  # that the handler waits
+_HANDLER_SECONDS = 1
 _ACTION = struct.Struct("<QQQQ")  # the kernel's sigaction: handler, flags, restorer, mask
 _FLAGS = 0x4 | 0x0800_0000  # SA_SIGINFO, SA_ONSTACK
-_STACK = 1 << 16  # bytes for the handler: that of the thread may be what overflowed
-_SCANNED = 1 << 16  # bytes of the stack in which return addresses are looked for
-_NEAR_STACK = 1 << 16  # bytes from the stack pointer within which an address is one of the stack
+_STACK = 1 << 16  # bytes of an alternate stack: the thread's own may have overflowed
+_SCANNED = 1 << 16  # bytes of the stack that are searched for return addresses
+_NEAR_STACK = 1 << 16  # maximum distance in bytes of a stack address from the stack pointer
 
 
 class _Machine(NamedTuple):
-    """The handler for an architecture, and where the kernel puts the registers."""
+    """The handler for an architecture, and offsets of registers in the kernel's context."""
 
     code: str  # a listing: machine code, assembly
-    restorer: int | None  # offset of the code that returns from a handler, where programs bring that
+    restorer: int | None  # offset of the code that returns from a handler, if programs must provide it
     rt_sigaction: int
     sigaltstack: int
     counter: int  # offsets in ucontext
@@ -138,7 +137,7 @@ class Fault(NamedTuple):
 
 
 def machine_code(machine: _Machine) -> bytes:
-    """The first column of the listing."""
+    """Assemble the first column of the listing."""
     return bytes.fromhex("".join(line.split(maxsplit=1)[0] for line in machine.code.split("\n") if line.strip()))
 
 
@@ -186,14 +185,14 @@ def watch(report: Callable[[Fault], None], otherwise: str) -> None:
 
 
 def _alternate_stack(libc: ctypes.CDLL, machine: _Machine) -> None:
-    """A stack for the handlers of this thread."""
+    """Install an alternate stack for the handlers of this thread."""
     memory = _keep_alive(mmap.mmap(-1, _STACK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     stack = struct.pack("<QQQ", ctypes.addressof(ctypes.c_char.from_buffer(memory)), 0, _STACK)
     libc.syscall(machine.sigaltstack, ctypes.create_string_buffer(stack, len(stack)), None)
 
 
 def _keep_alive(pages: mmap.mmap) -> mmap.mmap:
-    """Memory that stays for the life of the process."""
+    """Keep memory mapped for the life of the process."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(pages))
     return pages
 
@@ -245,7 +244,7 @@ class _Symbols:
 
 
 def _executable_ranges() -> list[tuple[int, int]]:
-    """The addresses of this process that hold code."""
+    """Return the address ranges of executable memory of this process."""
     with contextlib.suppress(OSError), open("/proc/self/maps") as file:
         parts = [line.split(maxsplit=2)[:2] for line in file]
         ranges = [words.split("-") for words, rights in parts if "x" in rights]
@@ -254,7 +253,7 @@ def _executable_ranges() -> list[tuple[int, int]]:
 
 
 def _functions(path: bytes) -> list[tuple[int, int, str]]:
-    """The functions of an artifact, by address from its base; none of another library."""
+    """Return the functions of a shared library that is an artifact, by offset from its base."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -277,7 +276,7 @@ def _word(address: int) -> int:
 
 
 def _return_addresses(stack: int) -> tuple[int, ...]:
-    """The words of the stack, innermost first: some are addresses that functions return to."""
+    """Return the words of the stack, innermost first; some are return addresses."""
     with contextlib.suppress(OSError, OverflowError), open("/proc/self/mem", "rb", buffering=0) as memory:
         words = os.pread(memory.fileno(), _SCANNED, stack)
         return struct.unpack(f"<{len(words) // 8}Q", words[: len(words) // 8 * 8])

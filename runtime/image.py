@@ -1,8 +1,8 @@
-"""Linking a relocatable object into memory: layout, slots for outside symbols, relocation, page protection.
+"""Link a relocatable object into memory: layout, slots for external symbols, relocation, page protection.
 
 Text is r-x, constants (and the slot table, once filled) r--, the rest rw-; no page is ever writable and executable.
-Constants of more than 1 GiB lie behind everything else, where code reaches them by slots.
-An image stays for the life of the process: code of it may run in another thread, or be called by a pool.
+Constants of more than 1 GiB are placed after everything else, where code reaches them through slots. An image stays
+mapped for the life of the process: its code may run in another thread, or be called by a pool.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mlcc.runtime.elf import ObjectFile, Relocation, Section, Symbol, damaged
 from mlcc.runtime.large_file import LargeFile
 
 PAGE = max(mmap.PAGESIZE, 4096)
-STUB = 16  # bytes of one jump to an outside function
+STUB = 16  # bytes of a jump to an external function
 
 Resolve = Callable[[str, bool], int | None]  # (name, weak) -> address
 
@@ -33,16 +33,16 @@ class Layout:
     """The memory layout of an image, as offsets from its start."""
 
     section: dict[int, int] = field(default_factory=dict)
-    stub: dict[int, int] = field(default_factory=dict)  # symbol index -> its jump
-    slot: dict[int, int] = field(default_factory=dict)  # symbol index -> the word that holds its address
+    stub: dict[int, int] = field(default_factory=dict)  # symbol index -> offset of its jump
+    slot: dict[int, int] = field(default_factory=dict)  # symbol index -> offset of the word with its address
     text_end: int = 0
     constant_end: int = 0
-    far: int = 0  # where constants begin that are too many to lie between text and data
+    far: int = 0  # start of constants that are too large to lie between text and data
     end: int = 0
 
 
 def lay_out(obj: ObjectFile) -> Layout:
-    """Text and stubs, then constants and slots, then data, then far constants; each group starts on a page."""
+    """Lay out text and stubs, constants and slots, data, and far constants; each group starts on a page."""
     layout = Layout()
     loaded = [s for s in obj.sections if s.is_loaded]
     text = [s for s in loaded if s.flags & elf.EXECINSTR]
@@ -87,7 +87,7 @@ def _align(offset: int, alignment: int) -> int:
 
 
 class Linker:
-    """Fills a buffer that will lie at address `base` with the image of an object."""
+    """Fill a buffer for the address `base` with the image of an object."""
 
     def __init__(
         self, obj: ObjectFile, layout: Layout, base: int, resolve: Resolve, file: LargeFile | None = None
@@ -100,7 +100,7 @@ class Linker:
         self.external: dict[int, int] = {}
 
     def fill(self, memory: memoryview) -> None:
-        """Copy the sections, resolve outside symbols and apply every relocation."""
+        """Copy the sections, resolve external symbols and apply all relocations."""
         for section in self.obj.sections:
             if section.is_loaded and section.type == elf.PROGBITS:
                 at = self.layout.section[section.index]
@@ -116,7 +116,7 @@ class Linker:
                 apply(self, memory, start, room, relocation)
 
     def address(self, index: int) -> int:
-        """Return the address of a symbol; for an undefined one that of its stub, which is within reach of a branch."""
+        """Return the address of a symbol; for an undefined one, that of its stub, which a branch can reach."""
         symbol = self.obj.symbols[index]
         if symbol.section == elf.UNDEFINED:
             return self.base + self.layout.stub[index]
@@ -148,13 +148,13 @@ class Linker:
 def undefined(name: str) -> Diagnostic:
     """Return the diagnostic for an undefined symbol."""
     return error(
-        "E0855", f"the object needs the C symbol `{name}`, which is not allowed or not there",
+        "E0855", f"the object needs the C symbol `{name}`, which is not allowed or not found",
         help="pass allow_extern=(name,) or --allow-extern to let the object call it; it must be in a loaded library",
     )  # fmt: skip
 
 
 def make_stub(machine: int, to_slot: int, address: int) -> bytes:
-    """Code that jumps to the address in the slot, `to_slot` bytes away from the stub at `address`."""
+    """Return code that jumps to the address in a slot, `to_slot` bytes from the stub at `address`."""
     if machine == elf.X86_64:
         return b"\xff\x25" + struct.pack("<i", to_slot - 6) + b"\xcc" * 10  # jmp *[rip + x]
     slot = address + to_slot
@@ -190,7 +190,7 @@ def _apply_x86_64(link: Linker, memory: memoryview, start: int, size: int, r: Re
         case 9 | 41 | 42:  # GOTPCREL, GOTPCRELX, REX_GOTPCRELX
             _store(memory, start, size, r, "<i", link.base + link.layout.slot[r.symbol] + r.addend - address)
         case _:
-            raise damaged(f"relocation type {r.type} is not one of ours")
+            raise damaged(f"relocation type {r.type} is not supported")
 
 
 def _apply_aarch64(link: Linker, memory: memoryview, start: int, size: int, r: Relocation) -> None:
@@ -217,14 +217,14 @@ def _apply_aarch64(link: Linker, memory: memoryview, start: int, size: int, r: R
         case _:
             shift = LOW12.get(r.type)
             if shift is None:
-                raise damaged(f"relocation type {r.type} is not one of ours")
+                raise damaged(f"relocation type {r.type} is not supported")
             low = _target(link, r) & 0xFFF
             if low & ((1 << shift) - 1):
                 raise damaged("a relocation is misaligned")
             _patch(memory, start, size, r, low >> shift, 0xFFF, 10)
 
 
-# ADD and the loads and stores of 1 to 16 bytes, and the load of a slot: type -> how far the low 12 bits are shifted
+# relocation type of ADD, loads and stores of 1 to 16 bytes, and loads of slots -> shift of the low 12 bits
 LOW12 = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4, 312: 3}
 
 
@@ -263,8 +263,11 @@ SLOT_TYPES = {elf.X86_64: {9, 41, 42}, elf.AARCH64: {311, 312}}
 
 
 class Image(NamedTuple):
-    """A linked object in memory. `functions` and `constants` (an address range) are what the loader needs of it; `code`
-    says which function has which addresses: start, bytes, name."""
+    """A linked object in memory.
+
+    `functions` maps exported names to addresses, `constants` is an address range, and `code` lists (start, size, name)
+    of all functions.
+    """
 
     base: int
     functions: dict[str, int]
@@ -279,18 +282,16 @@ READ, EXEC = 1, 4
 
 
 def link_image(obj: ObjectFile, resolve: Callable[[str], int | None], file: LargeFile | None = None) -> Image:
-    """Map, relocate and protect an object; exported functions by name. `file`: what it lies in, if that is large.
-    Raises LoadError, OSError."""
-    with _LOCK:  # which object comes first decides whose shared symbols serve
+    """Map, relocate and protect an object. `file` is its file, if it is large. Raises LoadError, OSError."""
+    with _LOCK:  # the first object's shared symbols are used
         return _link_image(bind_shared(obj, _SHARED), resolve, file)
 
 
-HUGE = 4 << 20  # bytes from which on large pages pay
+HUGE = 4 << 20  # minimum bytes for huge pages
 
 
 def _ask_for_huge_pages(pages: mmap.mmap) -> None:
-    """Weights are read from end to end in every call: fewer pages are fewer gaps in that. What the system does not
-    offer is no error."""
+    """Request huge pages, if the system has them: weights are read sequentially in every call."""
     advice = getattr(mmap, "MADV_HUGEPAGE", None)
     if advice is not None:
         with contextlib.suppress(OSError):
@@ -331,7 +332,7 @@ def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None], file: Lar
     for symbol in obj.symbols:
         if is_shared(symbol):
             _SHARED.setdefault(symbol.name, addresses[symbol.name])
-    # the interpreter unmaps what it frees at its end, when threads of the pool may still be at the code
+    # never unmap: pool threads may still run the code when the interpreter exits
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(pages))
     code = tuple(
         (base + layout.section[s.section] + s.value, s.size, s.name)
@@ -354,7 +355,7 @@ def symbol_at(address: int) -> str | None:
 
 
 def shared_symbol(name: str) -> int | None:
-    """The address of a symbol that all loaded objects share; None if no object has it."""
+    """Return the address of a symbol that all loaded objects share; None if no object has it."""
     return _SHARED.get(name)
 
 
@@ -370,7 +371,7 @@ def is_shared(symbol: Symbol) -> bool:
 
 
 def bind_shared(obj: ObjectFile, known: Mapping[str, int]) -> ObjectFile:
-    """The object with the shared symbols that are already in the process made outside ones."""
+    """Make shared symbols that the process already has external symbols of the object."""
     if not any(is_shared(s) and s.name in known for s in obj.symbols):
         return obj
     symbols = tuple(
@@ -388,7 +389,7 @@ def protect(address: int, size: int, rights: int) -> None:
     )
     if size and call(address, size, rights) != 0:
         reason = os.strerror(ctypes.get_errno())
-        raise LoadError(error("E0856", f"the system refuses to protect the object's memory: {reason}"))
+        raise LoadError(error("E0856", f"cannot protect the object's memory: {reason}"))
 
 
 def flush_instructions(start: int, end: int) -> None:

@@ -1,6 +1,6 @@
-"""Loading artifacts: objects by our own linker, shared libraries by the system's.
+"""Load artifacts: objects by mlcc's own linker, shared libraries by the system's loader.
 
-A loaded artifact stays in memory for the life of the process, also when its `Executable` is gone: its code may be
+A loaded artifact stays in memory for the life of the process, even without its `Executable`: its code may be
 running in another thread, and other objects may use its thread pool.
 """
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from mlcc.runtime.launch.device import Device
     from mlcc.runtime.launch.files import Parts
 
-_PLANS = (ZIP_START, MANIFEST_LINE)  # how files with a launch plan begin
+_PLANS = (ZIP_START, MANIFEST_LINE)  # first bytes of files with a launch plan
 Maker = Callable[["Parts", "str | None"], "Device"]  # makes the device for the parts and path of an artifact
 
 
 class Content(NamedTuple):
-    """The bytes of an artifact, and its path if it is a file; of a large object `file` has them."""
+    """The bytes of an artifact, and its path if it is a file; a large object is in `file`."""
 
     data: bytes
     path: str | None = None
@@ -116,7 +116,7 @@ def read_file(path: str) -> bytes:
 
 
 def named(exc: LoadError, path: str | None) -> LoadError:
-    """The same error with the file's name, if there is one, in front of each message."""
+    """Prefix each message of an error with the file's name, if there is one."""
     from dataclasses import replace
 
     if path is None:
@@ -145,9 +145,9 @@ def _load_plan(content: Content, device: Device | Maker | None) -> Executable:
     from mlcc.runtime.launch.files import read_parts
 
     if not content.data.startswith(_PLANS):
-        start = "its start is lost, or mlcc did not write it: there is no manifest"
+        start = "it has no manifest: its start is missing, or mlcc did not write it"
         text = start if content.data else "the file is empty"
-        raise LoadError(error("E0869", text, help="mlcc loads what `mlcc compile -t cuda` wrote, as a whole"))
+        raise LoadError(error("E0869", text, help="load a complete file written by `mlcc compile -t cuda`"))
     parts = read_parts(content.data, content.path)
     facts = manifest.read(parts.manifest)
     if callable(device):
@@ -163,7 +163,7 @@ def _load_plan(content: Content, device: Device | Maker | None) -> Executable:
 def _load_object(data: elf.Data, facts: Manifest, allow_extern: frozenset[str], file: LargeFile | None) -> Executable:
     obj = elf.read_object(data)
     if elf.MACHINES[obj.machine] != facts.arch:
-        raise elf.damaged("its manifest names another machine than its header")
+        raise elf.damaged("its manifest and its header name different machines")
     has_pool = any(s.name == threads.RUN and is_shared(s) for s in obj.symbols)
     allowed = externs.ALLOWED | allow_extern | (externs.POOL if has_pool else frozenset())
     if facts.versions:
@@ -175,7 +175,7 @@ def _load_object(data: elf.Data, facts: Manifest, allow_extern: frozenset[str], 
 
     def find(name: str) -> int:
         if name not in image.functions:
-            raise elf.damaged(f"the function `{name}` of its manifest is not there")
+            raise elf.damaged(f"the function `{name}` of its manifest is missing")
         return image.functions[name]
 
     return NativeExecutable(facts, find, image.constants)
@@ -183,21 +183,21 @@ def _load_object(data: elf.Data, facts: Manifest, allow_extern: frozenset[str], 
 
 def _load_shared(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> Executable:
     if elf.MACHINES.get(elf.read_header(data)[1]) != facts.arch:
-        raise elf.damaged("its manifest names another machine than its header")
+        raise elf.damaged("its manifest and its header name different machines")
     from mlcc.runtime import shared
 
     shared.verify(data, externs.ALLOWED | externs.POOL | externs.VERSIONS | allow_extern)
     try:
         library = _open_library(data)
     except (OSError, ValueError) as exc:  # the latter: a message that is no UTF-8
-        raise LoadError(error("E0856", f"the system cannot load it: {said_by(exc)}")) from None
+        raise LoadError(error("E0856", f"the system's loader failed: {said_by(exc)}")) from None
     threads.adopt_library(library)
 
     def find(name: str) -> int:
         try:
             address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
         except AttributeError:
-            raise elf.damaged(f"the function `{name}` of its manifest is not there") from None
+            raise elf.damaged(f"the function `{name}` of its manifest is missing") from None
         return address or 0
 
     return NativeExecutable(facts, find, (0, 0))

@@ -1,6 +1,6 @@
-"""The manifest of an artifact: what it holds and needs, as JSON in the object. `docs/abi.md` has the schema.
+"""The manifest of an artifact: its contents and requirements, as JSON in the object. `docs/abi.md` has the schema.
 
-What is read here was perhaps not written by mlcc: every field is checked before it is used.
+Manifests are untrusted input: every field is checked before it is used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WORDS = {"div", "mod", "min", "max", SELECT}
 
 
 def evaluate(dim: Dim, symbols: Mapping[str, int]) -> int:
-    """The value of a dimension. Raises KeyError for a symbol without a value, ValueError."""
+    """Evaluate a dimension. Raises KeyError for a symbol without a value, ValueError."""
     if isinstance(dim, int):
         return dim
     if isinstance(dim, str):
@@ -54,7 +54,7 @@ def evaluate(dim: Dim, symbols: Mapping[str, int]) -> int:
 
 
 def show(dim: Dim) -> str:
-    """A dimension as text."""
+    """Format a dimension."""
     if isinstance(dim, (int, str)):
         return str(dim)
     parts = [show(d) for d in dim[1:]]
@@ -67,12 +67,12 @@ def show(dim: Dim) -> str:
 
 
 def show_shape(shape: tuple[Dim, ...]) -> str:
-    """A shape as Python writes tuples."""
+    """Format a shape as a Python tuple."""
     return f"({', '.join(show(d) for d in shape)}{',' if len(shape) == 1 else ''})"
 
 
 def symbols_of(dim: Dim) -> Iterator[str]:
-    """The symbols in a dimension, left to right."""
+    """Yield the symbols in a dimension, left to right."""
     if isinstance(dim, str):
         yield dim
     elif isinstance(dim, tuple):
@@ -86,8 +86,8 @@ def symbols_of(dim: Dim) -> Iterator[str]:
 class Value(NamedTuple):
     """A parameter or result. `kind` is tensor, scalar, shape, tuple or pointer; the other fields as the kind needs.
 
-    `dims` are a tensor's shape, or a shape's values; `value` is the symbol or constant that a scalar must equal.
-    `role` of a tensor is in, out, or inout. `at_most`: the data decide a result's extents, `dims` bound them.
+    `dims` are a tensor's shape, or a shape's values; `value` is the symbol or constant that a scalar must equal. `role`
+    of a tensor is in, out, or inout. `at_most`: a result's extents are data-dependent, and `dims` are upper bounds.
     """
 
     kind: str
@@ -102,7 +102,7 @@ class Value(NamedTuple):
     at_most: bool = False
 
     def leaves(self) -> Iterator[Value]:
-        """The values that take a place in the argument vector, tuples opened."""
+        """Yield the values that take a slot in the argument vector, with tuples flattened."""
         if self.kind == "tuple":
             for part in self.fields:
                 yield from part.leaves()
@@ -111,14 +111,14 @@ class Value(NamedTuple):
 
 
 def show_tensor(leaf: Value) -> str:
-    """The declared type of a tensor in words."""
+    """Format the declared type of a tensor."""
     return f"{leaf.dtype}{show_shape(leaf.dims)}" if leaf.dims else f"a {leaf.dtype} scalar tensor"
 
 
 class Constraint(NamedTuple):
-    """Sizes that must be equal inside a function, and the error code that says that they are not.
+    """Two sizes that must be equal, and the error code of the check.
 
-    `what` is what messages call the first; `line` is where the text says so, 0 if that is not known.
+    `what` names the first one in messages; `line` is the line of the source, 0 if unknown.
     """
 
     what: str
@@ -129,8 +129,10 @@ class Constraint(NamedTuple):
 
 
 class FunctionSpec(NamedTuple):
-    """A public function. `kind` is relax or prim; a prim function's outputs are among its parameters. `lines` are those
-    of the text that codes of errors speak of."""
+    """A public function. `kind` is relax or prim; a prim function's outputs are among its parameters.
+
+    `lines` are the source lines of error codes.
+    """
 
     name: str
     kind: str
@@ -168,7 +170,7 @@ class Manifest(NamedTuple):
 
 
 def invalid(reason: str) -> LoadError:
-    """The error for a manifest that is not as it should be."""
+    """Return the error for an invalid manifest."""
     return LoadError(
         error("E0852", f"the manifest is not valid: {reason}", help="compile the artifact again with this mlcc")
     )
@@ -178,7 +180,7 @@ def invalid(reason: str) -> LoadError:
 
 
 def extract(data: elf.Data) -> dict[str, Any]:
-    """The manifest of an object or shared library as plain data; its checksum is verified. Raises LoadError."""
+    """Return the manifest of an object or shared library as plain data. Raises LoadError."""
     content = elf.find_section(data, MANIFEST_SECTION)
     if content is None:
         raise elf.damaged("it has no manifest, so mlcc did not make it")
@@ -186,7 +188,7 @@ def extract(data: elf.Data) -> dict[str, Any]:
 
 
 def extract_from(pieces: Sequence[bytes | bytearray | memoryview]) -> dict[str, Any]:
-    """The manifest of an object in pieces, of which one is the manifest, and constants are not copied together."""
+    """Return the manifest of an object in pieces, without joining them."""
     for piece in reversed(pieces):
         if len(piece) < 1 << 24 and piece[:1] == b"{" and checksum_place(bytes(piece)) >= 0:
             return _parse_json(bytes(piece))
@@ -194,13 +196,13 @@ def extract_from(pieces: Sequence[bytes | bytearray | memoryview]) -> dict[str, 
 
 
 def _parse_json(content: bytes) -> dict[str, Any]:
-    """The content of the manifest's section as plain data."""
+    """Parse the content of the manifest's section."""
     try:
         raw = json.loads(content.split(b"\0", 1)[0])
     except (ValueError, RecursionError):
-        raise elf.damaged("its manifest is no JSON") from None
+        raise elf.damaged("its manifest is not JSON") from None
     if not isinstance(raw, dict):
-        raise elf.damaged("its manifest is no JSON object")
+        raise elf.damaged("its manifest is not a JSON object")
     return raw
 
 
@@ -214,8 +216,7 @@ def checksum_place(data: elf.Data, start: int = 0) -> int:
 
 
 def verify_checksum(data: elf.Data, file: LargeFile | None = None) -> None:
-    """Refuse an object or a library that is not, byte for byte, what was written. `file`: what it lies in, if that is
-    large."""
+    """Raise LoadError if the checksum does not match. `file` is the file of a large object."""
     offset = checksum_place(data)
     if offset < 0:
         raise elf.damaged("it has no checksum")
@@ -229,7 +230,7 @@ def verify_checksum(data: elf.Data, file: LargeFile | None = None) -> None:
 
 
 def sealed(data: bytes) -> bytes:
-    """An artifact with the checksum of all that it is now."""
+    """Recompute the checksum of an artifact."""
     offset = checksum_place(data)
     if offset < 0:
         raise elf.damaged("it has no checksum")
@@ -238,7 +239,7 @@ def sealed(data: bytes) -> bytes:
 
 
 class _Reader:
-    """Field access with checks; a fault is a LoadError that says where."""
+    """Checked field access; errors name the location."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -248,18 +249,18 @@ class _Reader:
             raise invalid(f"{self.where} has no `{key}`")
         value = raw[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-            raise invalid(f"`{key}` of {self.where} is of the wrong kind")
+            raise invalid(f"`{key}` of {self.where} has the wrong type")
         return value
 
     def strings(self, raw: Any, key: str) -> tuple[str, ...]:
         values = self.get(raw, key, list)
         if not all(isinstance(s, str) for s in values):
-            raise invalid(f"`{key}` of {self.where} holds more than strings")
+            raise invalid(f"`{key}` of {self.where} must only contain strings")
         return tuple(values)
 
 
 def read(raw: dict[str, Any]) -> Manifest:
-    """Check a manifest and give it types. Raises LoadError."""
+    """Validate a manifest and convert it to typed data. Raises LoadError."""
     top = _Reader("the manifest")
     about = top.get(raw, "mlcc", dict)
     abi = _Reader("mlcc").get(about, "abi", int)
@@ -284,7 +285,7 @@ def read(raw: dict[str, Any]) -> Manifest:
 
 
 def _versions(target: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The CPUs that kernels have versions for, from less to more, with the features of each; none in most artifacts."""
+    """Return the features of each CPU that kernels have versions for, the best last; usually none."""
     machine, reader = _Reader("target"), _Reader("a version")
     listed = machine.get(target, "versions", list) if "versions" in target else []
     return {reader.get(version, "cpu", str): reader.strings(version, "features") for version in listed}

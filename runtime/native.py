@@ -1,4 +1,4 @@
-"""Run machine code: the executor of functions of objects and shared libraries, and the executable of such a file."""
+"""Run machine code: the executor of functions in objects and shared libraries, and their executable."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from mlcc.runtime.signature import BoundArguments, Cut, Signature
 
 @dataclass(slots=True)
 class Entry:
-    """The machine code of one function. `frames` is None if nothing packed can be called."""
+    """The machine code of one function. `frames` is None if it calls no packed functions."""
 
     query: Any
     run: Any
     error: Any
     frames: Frames | None
-    prepare: Callable[[], None]  # called before each call: binds packed functions that were registered meanwhile
-    time_loop: Callable[[], Any]  # gives native code that runs a function so and so often
+    prepare: Callable[[], None]  # called before each call, to bind newly registered packed functions
+    time_loop: Callable[[], Any]  # returns native code that runs a function repeatedly
 
     def framed(self, frame: Frame, native: Any, *args: Any) -> int:
-        """Call native code that may call packed functions; an exception of one of them comes out here."""
+        """Call native code that may call packed functions; re-raise an exception of one of them."""
         assert self.frames is not None
         self.prepare()
         self.frames.push(frame)
@@ -51,13 +51,13 @@ class Entry:
         return code
 
     def text(self, code: int) -> str | None:
-        """Return the machine code's text for an error code."""
+        """Return the machine code's message for an error code."""
         message = self.error(code)
         return message.decode("utf-8", "replace") if message else None
 
 
 class NativeExecutor:
-    """Calls machine code, with workspaces that calls hand on."""
+    """Call machine code, reusing workspaces between calls."""
 
     def __init__(self, signature: Signature, entry: Entry) -> None:
         self.signature = signature
@@ -66,16 +66,16 @@ class NativeExecutor:
         self.spare: list[Workspace] = []
 
     def call(self, args: tuple[Any, ...], out: Any) -> Any:
-        """The results of a call, by the short way where the arguments are as most are. Raises CallError."""
+        """Call the function, by the fast path for common arguments. Raises CallError."""
         fast, entry = self.fast, self.entry
         ready = None if fast is None else fast.prepare(args, out)
         if fast is None or ready is None:
             return self._checked_call(args, out)
         area, results = ready
-        if area.workspace < 0:  # other extents than in the call before: have them checked
+        if area.workspace < 0:  # new extents: check them
             if entry.query(area.base, area.facts, 1) != 0:
                 fast.areas.append(area)
-                return self._checked_call(args, out)  # which finds the same, and says what is wrong
+                return self._checked_call(args, out)  # fails, too, with an explanation
             area.workspace = area.cells[len(fast.dtypes)]
         workspace = take_workspace(self.signature.name, area.workspace, self.spare)
         if entry.frames is None:
@@ -92,7 +92,7 @@ class NativeExecutor:
         return out if out is not None else results[0] if fast.single else tuple(results)
 
     def _checked_call(self, args: tuple[Any, ...], out: Any) -> Any:
-        """The results of a call of any arguments. Raises CallError."""
+        """Call the function by the general path. Raises CallError."""
         call = NativeCall(self, self.signature.bind(args, out), self.spare)
         result = call()
         if call.workspace.size:
@@ -163,7 +163,7 @@ class NativeCall:
         return self._read(self.returned)
 
     def timed(self, number: int) -> float:
-        """Seconds that `number` runs in a native loop take."""
+        """Return the seconds that `number` runs in a native loop take."""
         nanoseconds = ctypes.c_int64()
         loop = self.executor.entry.time_loop()
         run = ctypes.cast(self._run, ctypes.c_void_p).value
@@ -173,14 +173,14 @@ class NativeCall:
         return nanoseconds.value * 1e-9
 
     def _call_native(self, native: Any, *args: Any) -> int:
-        """Call native code; where it may call packed functions, with what they need to know of this call."""
+        """Call native code, with a frame for packed functions if it may call some."""
         if self._frame is None:
             return native(*args)  # type: ignore[no-any-return]
         frame = Frame(self._frame.owner, self._frame.readonly)
         return self.executor.entry.framed(frame, native, *args)
 
     def _read(self, returned: Any) -> Any:
-        """Results that are no arrays, read from where the function wrote them."""
+        """Read results other than arrays from the memory of the call."""
         if isinstance(returned, tuple):
             return tuple(self._read(r) for r in returned)
         if isinstance(returned, Cut):
@@ -199,7 +199,7 @@ class NativeCall:
         return argument.word - ctypes.addressof(self.memory)
 
     def _raise_error(self, code: int) -> NoReturn:
-        """Raise the error for a native error code, with the cause as far as the arguments show it."""
+        """Raise the error for a native error code, explained by the arguments if possible."""
         signature = self.executor.signature
         arguments = [a for a in self.arguments if a.leaf.kind == "tensor" or not a.is_result]
         raise signature.failure(code, self.executor.entry.text(code), differences(signature.name, arguments), arguments)
@@ -207,12 +207,12 @@ class NativeCall:
 
 @functools.cache
 def _clock() -> int:
-    """The address of the clock that native code reads."""
+    """Return the address of the clock function for native code."""
     return ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
 
 
 def take_workspace(name: str, size: int, spare: list[Workspace] | None) -> Workspace:
-    """Memory of at least `size` bytes, from an earlier call if there is some. Raises CallError."""
+    """Return a workspace of at least `size` bytes, reusing that of an earlier call. Raises CallError."""
     if not size:
         return NO_WORKSPACE
     while spare:
@@ -225,14 +225,14 @@ def take_workspace(name: str, size: int, spare: list[Workspace] | None) -> Works
     try:
         return Workspace(size)
     except (MemoryError, ValueError):
-        raise CallError(error("E0810", f"`{name}` needs a workspace of {size} bytes, which cannot be had")) from None
+        raise CallError(error("E0810", f"`{name}` is out of memory for a workspace of {size} bytes")) from None
 
 
 class NativeExecutable(Executable):
     """A loaded object or shared library."""
 
     def __init__(self, facts: Manifest, find: Callable[[str], int], constants: tuple[int, int]) -> None:
-        """`find` gives the address of a symbol; `constants` is the range of addresses where constants lie."""
+        """`find` returns the address of a symbol; `constants` is the address range of constants."""
         super().__init__(facts)
         self._find = find
         self._frames = Frames() if facts.packed else None
@@ -252,7 +252,7 @@ class NativeExecutable(Executable):
         return TimeFn(self._find(f"{self._facts.prefix}_time_run"))
 
     def _bind_packed(self) -> None:
-        """Point the slots of packed functions at what is registered now: native code directly, else a trampoline."""
+        """Bind the slots of packed functions to the registered ones: native code directly, others by a trampoline."""
         version = registry.version()
         if not self._slots or self._bound_at == version:
             return

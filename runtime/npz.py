@@ -88,7 +88,7 @@ class Archive:
         return self.data[start : start + entry.compress_size]
 
     def stored(self, entry: zipfile.ZipInfo) -> memoryview:
-        """The content of a member that is not packed, held against its checksum."""
+        """Return the content of an uncompressed member, verified by its checksum."""
         if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
             raise Damaged(f"`{entry.filename}` is packed, or of two sizes")
         content = self.raw(entry)
@@ -97,7 +97,8 @@ class Archive:
         return content
 
     def unpacked(self, entry: zipfile.ZipInfo) -> Iterator[bytes]:
-        """The content of a packed member in pieces of at most `CHUNK`; as long as it says, and of its checksum."""
+        """Yield the content of a compressed member in pieces of at most `CHUNK` bytes, verifying length and
+        checksum."""
         name, remaining, crc = entry.filename, entry.file_size, 0
         for piece in _decompress(self.raw(entry), entry):
             remaining -= len(piece)
@@ -159,7 +160,7 @@ def _inflate(raw: memoryview, damaged: Damaged) -> Iterator[bytes]:
 
 
 def _bzip2_or_lzma(raw: memoryview, entry: zipfile.ZipInfo) -> tuple[Callable[[], Any], memoryview]:
-    """(what makes a decoder, its input) for bzip2 and lzma. Raises Damaged."""
+    """Return (decoder factory, its input) for bzip2 and lzma. Raises Damaged."""
     try:
         if entry.compress_type == zipfile.ZIP_BZIP2:
             from bz2 import BZ2Decompressor
@@ -183,7 +184,7 @@ def _bzip2_or_lzma(raw: memoryview, entry: zipfile.ZipInfo) -> tuple[Callable[[]
 
 
 def read_header(head: bytes, name: str) -> Header:
-    """The header of an array, from the start of a .npy file. Raises Damaged."""
+    """Parse the header of an array, from the start of a .npy file. Raises Damaged."""
     if not head.startswith(_MAGIC) or len(head) < 12 or head[6] not in (1, 2, 3):
         raise Damaged(f"`{name}` is no array")
     fields = 10 if head[6] == 1 else 12
@@ -235,7 +236,7 @@ def _dtype(text: str, name: str) -> np.dtype[Any]:
 
 
 class Arrays:
-    """The arrays of an .npz by name. Raises Damaged, for what is wrong with an array when it is asked for."""
+    """The arrays of an .npz by name. Raises Damaged, for an invalid array only when it is read."""
 
     def __init__(self, data: Any) -> None:
         self._archive = Archive(data)
@@ -264,7 +265,7 @@ class Arrays:
         return self._header(entry, self._head(entry))
 
     def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
-        """An array; `judge` sees its shape and dtype before memory is taken. Raises KeyError, Damaged."""
+        """Read an array; `judge` validates its shape and dtype before memory is allocated. Raises KeyError, Damaged."""
         entry = self.members[name]
         head = self.header(name)
         is_sure = judge is not None and judge(head.shape, head.dtype)
@@ -296,7 +297,7 @@ class Arrays:
         return head
 
     def _check_size(self, entry: zipfile.ZipInfo, head: Header, is_sure: bool) -> None:
-        """Refuse what cannot be true, and what takes much memory that nothing declares."""
+        """Reject impossible sizes, and large ones that no declaration confirms."""
         packed, total = entry.compress_size, len(self._archive.data)
         if entry.compress_type == zipfile.ZIP_DEFLATED and entry.file_size > packed * _DEFLATE_RATIO + CHUNK:
             raise Damaged(f"`{entry.filename}` cannot unpack to {entry.file_size} bytes, being {packed}")
@@ -305,7 +306,7 @@ class Arrays:
             raise Damaged(f"{text}; store so large an array unpacked (numpy.savez)")
 
     def _stored(self, entry: zipfile.ZipInfo, head: Header) -> np.ndarray:
-        """The elements in one dimension: a view of the archive where it is large, may be written and is aligned."""
+        """Return the elements in one dimension: a view of the archive if large and aligned, else a copy."""
         content = self._archive.stored(entry)
         return view_or_copy(np.frombuffer(content, head.dtype, math.prod(head.shape), head.start))
 
@@ -348,13 +349,13 @@ class OneArray:
 
 
 def view_or_copy(elements: np.ndarray) -> np.ndarray:
-    """Elements that lie in a file: as they are where they are many, aligned and mapped, else a copy."""
+    """Return elements of a mapped file as they are if they are many and aligned, else a copy."""
     is_mapped = not isinstance(elements.base.obj if isinstance(elements.base, memoryview) else elements.base, bytes)
     return elements if elements.nbytes >= VIEW and is_mapped and elements.flags.aligned else elements.copy()
 
 
 def finish(elements: np.ndarray, head: Header, name: str) -> np.ndarray:
-    """The array of its elements: of its shape, in the byte order of this machine."""
+    """Shape the elements of an array, in the byte order of this machine."""
     if elements.dtype.kind == "b" and elements.size and int(elements.view(np.uint8).max()) > 1:
         raise Damaged(f"`{name}` holds bytes that are no bools")
     if not elements.dtype.isnative:

@@ -1,7 +1,7 @@
 """Packed functions at run time: Python callables behind C function pointers.
 
-An exception of a Python function is kept in the frame of the call that is running, reported to native code as an error
-code, and raised again when the native call has returned.
+An exception of a Python function is stored in the frame of the current call, reported to native code as an error code,
+and raised again when the native call returns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Frame:
 
 @dataclass(slots=True)
 class Frames:
-    """The calls of one executable that are in progress. A thread that native code made belongs to the latest."""
+    """The calls of one executable that are in progress. A thread created by native code belongs to the latest one."""
 
     local: threading.local = field(default_factory=threading.local)
     every: list[Frame] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Frames:
 
 
 def make_trampoline(spec: PackedSpec, frames: Frames, constants: tuple[int, int]) -> Any:
-    """A C function pointer that finds `spec.name` in the registry at each call and calls it."""
+    """Return a C function pointer that looks up `spec.name` in the registry and calls it."""
 
     def trampoline(_context: int | None, pointers: int, count: int) -> int:
         frame = frames.current() or Frame()
@@ -92,7 +92,7 @@ def make_trampoline(spec: PackedSpec, frames: Frames, constants: tuple[int, int]
 
 
 def raised_by(exc: BaseException) -> CallError | None:
-    """The error to show for an exception that came out of a Python packed function; None for any other."""
+    """Return the error to show for an exception raised by a packed function; None for other exceptions."""
     name = getattr(exc, "mlcc_packed", None)
     if name is None:
         return None
@@ -105,14 +105,14 @@ def raised_by(exc: BaseException) -> CallError | None:
 
 
 def read_tensor(address: int, owner: Any) -> Tensor:
-    """A DLTensor of native code, which is sound and compact."""
+    """Read a DLTensor of native code, which is valid and compact."""
     data, _, _, ndim, code, bits, lanes, shape, _, offset = DLTENSOR.unpack(ctypes.string_at(address, DLTENSOR.size))
     dims = struct.unpack(f"<{ndim}q", ctypes.string_at(shape, 8 * ndim)) if ndim else ()
     return Tensor(data + offset, dims, None, (code, bits, lanes), False, owner)
 
 
 def decode(kind: str, tensor: Tensor, readonly: tuple[tuple[int, int], ...]) -> Any:
-    """The Python value of an input."""
+    """Convert an input to a Python value."""
     if kind == "tensor":
         if any(low <= tensor.address < high for low, high in readonly):
             tensor = Tensor(tensor.address, tensor.shape, None, tensor.code, True, tensor.owner)

@@ -1,8 +1,8 @@
 """An NVIDIA GPU as a `Device`: one stream in the primary context, shared with torch and cupy.
 
-The stream is ordered with the legacy default stream, on which those work unless told otherwise. A kernel that the
-device stops (an illegal address, say) takes the context with it: it is made anew, so that later calls work, or, where
-the driver does not allow that, every later call says that the process has to be started again.
+The stream is ordered with the legacy default stream, which these use by default. A kernel fault (an illegal address,
+say) destroys the context: a new one is created, so that later calls work; if the driver does not allow that, every
+later call fails with a request to restart the process.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mlcc.runtime.launch.tensor_map import STRIDE_UNIT, TensorMap
 
 _CUDA = 2  # DLPack's number for the memory of NVIDIA GPUs
 _ZEROS = 256  # bytes
-_MAX_TENSOR_MAPS = 1024  # tensor maps that are kept
-_DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory that need no attribute
+_MAX_TENSOR_MAPS = 1024  # cached encodings
+_DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory that are allowed without an attribute
 STICKY = frozenset({
     "ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "MISALIGNED_ADDRESS", "INVALID_ADDRESS_SPACE", "INVALID_PC",
     "HARDWARE_STACK_ERROR", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "ASSERT", "ECC_UNCORRECTABLE", "CONTEXT_IS_DESTROYED",
@@ -30,7 +30,7 @@ STICKY = frozenset({
 
 
 class _Kernel:
-    """A function of a module, with room for its arguments."""
+    """A loaded kernel with its argument block."""
 
     __slots__ = ("arguments", "dynamic", "function", "name", "shared")
 
@@ -39,11 +39,11 @@ class _Kernel:
         self.function = function
         self.arguments = ArgumentBlock(spec.params)
         self.shared = spec.shared
-        self.dynamic = _DEFAULT_SHARED  # bytes that it may be launched with so far
+        self.dynamic = _DEFAULT_SHARED  # dynamic shared memory that is allowed so far
 
 
 class _DriverContext:
-    """A block in which the driver of a device is used."""
+    """A context manager for uses of a device's driver, which translates its errors."""
 
     __slots__ = ("device",)
 
@@ -66,7 +66,7 @@ class _DriverContext:
 
 
 class CudaDevice(Device):
-    """Device number `number` of the driver. Raises MachineError where it cannot be used."""
+    """Device number `number` of the driver. Raises MachineError if it cannot be used."""
 
     def __init__(self, driver: Driver, number: int = 0) -> None:
         super().__init__()
@@ -74,9 +74,9 @@ class CudaDevice(Device):
         self.number = number
         self.dlpack = (_CUDA, number)
         self._maps: dict[TensorMap, bytes] = {}
-        self._zero: tuple[int, int] | None = None  # of which generation, and where
-        self._unusable = ""  # why it cannot be used any more
-        self._last_kernel = ""  # the kernel that was launched last
+        self._zero: tuple[int, int] | None = None  # generation and address of zeroed memory
+        self._unusable = ""  # reason why the device is no longer usable
+        self._last_kernel = ""  # last launched kernel
         self._local = threading.local()
         self._guard = _DriverContext(self)
         try:
@@ -141,9 +141,9 @@ class CudaDevice(Device):
     # ------------------------------------------------------------ errors
 
     def _use_driver(self) -> _DriverContext:
-        """The driver, with the context current in this thread; what it reports becomes an error of ours."""
+        """Return a context manager that makes the context current and yields the driver."""
         if self._unusable:
-            raise CallError(error("E0866", self._unusable, help="start the process again"))
+            raise CallError(error("E0866", self._unusable, help="restart the process"))
         return self._guard
 
     def enter(self) -> None:
@@ -162,20 +162,20 @@ class CudaDevice(Device):
     def failed(self, exc: DriverError) -> NoReturn:
         after = f"; the last kernel launched was `{self._last_kernel}`" if self._last_kernel else ""
         if exc.name not in STICKY:
-            raise CallError(error("E0864", f"the CUDA driver refused a request: {exc}{after}")) from None
+            raise CallError(error("E0864", f"a request to the CUDA driver failed: {exc}{after}")) from None
         message = f"a kernel failed on {self.name}: {exc.text} ({exc.name}){after}"
         self._recover(message)
         raise CallError(error("E0866", message, help=_HELP_FIND_FAULT)) from None
 
     def _recover(self, message: str) -> None:
-        """A new context in place of the one that failed; what lay in its memory is lost."""
+        """Replace the failed context; the contents of its memory are lost."""
         self.generation += 1
         try:
             self.driver.reset(self.number)
             self._open()
             self.driver.synchronize(self.stream)
         except DriverError:
-            self._unusable = f"{message}; the driver allows no new context in this process"
+            self._unusable = f"{message}; the driver cannot create a new context in this process"
 
     # ------------------------------------------------------------ memory
 
@@ -232,7 +232,7 @@ class CudaDevice(Device):
             except DriverError as exc:
                 if exc.name in STICKY or exc.name == "OUT_OF_MEMORY":
                     raise
-                message = f"the driver of {self.name} refuses the code: {exc.text} ({exc.name})"
+                message = f"the driver of {self.name} rejects the code: {exc.text} ({exc.name})"
                 raise LoadError(error("E0863", message)) from None
 
     def launch(
@@ -248,8 +248,10 @@ class CudaDevice(Device):
             driver.launch(kernel.function, grid, block, shared_bytes, self.stream, kernel.arguments)
 
     def tensor_map(self, descriptor: TensorMap) -> bytes:
-        """Encoded by the driver, once for each address and shape. The driver takes no extents of 0: in the place of a
-        tensor without elements stands one zero."""
+        """Encode a tensor map with the driver, cached by address and shape.
+
+        The driver rejects extents of 0: a tensor without elements is replaced by one zero.
+        """
         if descriptor.is_empty:
             rank = len(descriptor.dims)
             descriptor = descriptor._replace(
@@ -265,14 +267,14 @@ class CudaDevice(Device):
         return encoded
 
     def _zeros(self) -> int:
-        """Memory that holds zeros, for as long as the context lives."""
+        """Return the address of zeroed memory in the current context."""
         if self._zero is None or self._zero[0] != self.generation:
             self._zero = self.generation, self.alloc(_ZEROS)
             self.memset(self._zero[1], 0, _ZEROS)
         return self._zero[1]
 
     def _check(self, kernel: Any, grid: Extents, block: Extents, shared: int) -> None:
-        """Raise CallError (E0864) for a launch beyond the device's limits: the driver's own message says less."""
+        """Raise CallError E0864 for a launch beyond the device's limits, with more details than the driver."""
         text = self.limits.refusal(kernel.name, self.name, grid, block, kernel.shared + shared)
         if text is not None:
             raise CallError(error("E0864", text))
