@@ -183,7 +183,7 @@ def test_loops_built_in_python_run() -> None:
 
 
 def test_wrong_loops_are_refused() -> None:
-    with pytest.raises(CompileError, match="gives 2 values, it carries 3"):
+    with pytest.raises(CompileError, match="returns 2 values, but the loop carries 3"):
         _built(lambda bb, i, z, k: (i, z))
     with pytest.raises(CompileError, match="after one iteration"):
         _built(lambda bb, i, z, k: (op.astype(i, "int32"), z, k))
