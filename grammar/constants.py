@@ -36,7 +36,7 @@ _LINE = re.compile("^" + DATA_MARK + "(.*)$", re.MULTILINE)
 
 
 class Keys:
-    """Keys for the constants of one text: equal data share a key, different data never do."""
+    """Keys for the constants of one text; constants share a key if and only if their data are equal."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, TensorData] = {}
@@ -78,8 +78,8 @@ def lies_below(path: str, text: str) -> bool:
 
 
 def data_file_line(path: str, text: str) -> str:
-    """The comment line by which the text at `text` finds its data at `path`. Raises CompileError E0906 for data that
-    do not lie in the folder of the text or below."""
+    """Return the comment line that names the data file `path` for the text at `text`. Raises CompileError E0906 for data
+    outside the folder of the text."""
     name = os.path.relpath(path, os.path.dirname(text) or ".")
     if text == "-" or name.split(os.sep)[0] == os.pardir:
         where = "the text goes to standard output" if text == "-" else f"{path} does not"
@@ -125,7 +125,7 @@ def strip_data(text: str) -> str:
 
 
 class Constants:
-    """The data that constant references of one text are resolved to.
+    """The data of the constants that one text refers to.
 
     Sources are arrays given by the caller, data lines, and FILE.npz or FILE.safetensors beside the text.
     """

@@ -37,11 +37,11 @@ class TypeVar:
 
 
 class Enough(Exception):
-    """So many errors that more would help nobody. Ends the walk."""
+    """Raised after `MAX_ERRORS` errors, to end the walk."""
 
 
 class Skip(Exception):
-    """Raised after an error is reported, to skip the current part. Caught where the walk can go on: `Walk.attempt`."""
+    """Raised after an error is reported, to skip the current part; `Walk.attempt` catches it."""
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ class Walk:
         self, code: str, message: str, at: tree.Node | Span | None, text: str = "", *,
         help: str | None = None, related: tuple[Label, ...] = (),
     ) -> None:  # fmt: skip
-        """Record an error and go on. Raises Enough after `MAX_ERRORS`."""
+        """Record an error and continue. Raises Enough after `MAX_ERRORS`."""
         span = at if at is None or isinstance(at, Span) else self.span(at)
         self.diagnostics.append(error(code, message, span, text, help=help, related=related))
         if len(self.diagnostics) >= MAX_ERRORS:
@@ -94,7 +94,7 @@ class Walk:
             yield
 
     def dotted(self, cst: tree.Expr, scope: Scope | None = None) -> str | None:
-        """`T.axis.spatial` for that attribute chain, whatever the text calls `T`; None for anything else."""
+        """Return the dotted name of an attribute chain, such as `T.axis.spatial`, with imported aliases resolved."""
         names: list[str] = []
         while isinstance(cst, tree.Attribute):
             names.append(cst.name)
@@ -115,7 +115,7 @@ class Walk:
         return path
 
     def bind_import(self, cst: tree.Import) -> None:
-        """Take the names that an import line binds."""
+        """Bind the names of an import line."""
         for path, name in cst.names:
             module = _IMPORTS.get(path)
             if module is not None:
@@ -139,14 +139,14 @@ class Walk:
 
 @dataclass(slots=True)
 class Binding:
-    """A value and where it got its name."""
+    """The value of a name, and the place where it was bound."""
 
     value: Any
     span: Span | None
 
 
 class Scope:
-    """Nested name tables. Names that went out of scope are remembered, for messages."""
+    """Nested name tables; names that went out of scope are kept for error messages."""
 
     def __init__(self, outer: Scope | None = None) -> None:
         self._frames: list[tuple[dict[str, Binding], str]] = [({}, "")]
@@ -185,7 +185,7 @@ class Scope:
 
     @contextlib.contextmanager
     def frame(self, where: str = "") -> Iterator[None]:
-        """A scope inside this one. `where` completes "`i` is bound here ...", e.g. ", and lives in this loop only"."""
+        """A nested scope. `where` completes "`i` is bound here", e.g. ", and is visible in that loop only"."""
         self._frames.append(({}, where))
         try:
             yield

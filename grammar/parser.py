@@ -68,7 +68,7 @@ class _Reader:
         self.contents = _TextContents()
 
     def module(self) -> IRModule:
-        """The whole module."""
+        """Read the whole module."""
         walk = self.walk
         for stmt in self.text.body:
             with walk.attempt():
@@ -145,7 +145,7 @@ class _Reader:
             )
 
     def _is_module_declaration(self, cst: tree.Expr) -> bool:
-        """`I.module_attrs(...)` and `I.module_global_infos(...)`; False for anything else."""
+        """Read `I.module_attrs(...)` or `I.module_global_infos(...)`; False for any other statement."""
         path = self.walk.dotted(cst.function) if isinstance(cst, tree.Call) else None
         if not isinstance(cst, tree.Call) or path not in ("I.module_attrs", "I.module_global_infos"):
             return False
@@ -181,7 +181,7 @@ class _Reader:
         return walk.fail("E0208", f"function `{cst.name}` has no decorator", cst.place, help=help)
 
     def _prelude(self, target: tree.Name, value: tree.Expr) -> None:
-        """`n = TypeVar("n")`, `n = T.int64()`, `cls = Module`: names for all functions that follow."""
+        """Read `n = TypeVar("n")`, `n = T.int64()` or `cls = Module`: names visible in all following functions."""
         walk, name, span = self.walk, target.id, self.walk.span(target)
         if isinstance(value, tree.Name) and value.id in walk.self_names:
             walk.self_names.add(name)
@@ -202,7 +202,7 @@ class _Reader:
         walk.prelude.define(name, evaluated, span)
 
     def _metadata(self, call: tree.Call) -> None:
-        """`metadata = tvm.ir.load_json("...")`: data for the constants that the text refers to."""
+        """Read `metadata = tvm.ir.load_json("...")`, the data of constants that the text refers to."""
         walk = self.walk
         if len(call.args) != 1 or call.keywords or not isinstance(call.args[0], tree.Str):
             walk.fail("E0907", "`tvm.ir.load_json` takes one string", call)
@@ -223,7 +223,7 @@ class _Reader:
     # ------------------------------------------------------------ functions
 
     def _declare(self) -> None:
-        """The handles of all functions, and the dtypes that PrimFuncs return."""
+        """Create the handles of all functions, and note the dtypes that PrimFuncs return."""
         walk = self.walk
         for cst in self.contents.functions:
             name = cst.name
@@ -253,5 +253,5 @@ class _Reader:
 
 
 def _is_no_op(stmt: tree.Stmt) -> bool:
-    """`pass`, and strings that document."""
+    """True for `pass` and documentation strings."""
     return bool(isinstance(stmt, tree.Pass) or (isinstance(stmt, tree.Expression) and isinstance(stmt.value, tree.Str)))

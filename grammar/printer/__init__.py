@@ -1,1 +1,1 @@
-"""IR to text; `printer.script` is where it starts."""
+"""IR to text; the entry point is `printer.script`."""

@@ -69,7 +69,7 @@ def _loop_header(out: Writer, loop: tir.For) -> str:
 
 
 def _axes(out: Writer, block: tir.Block, values: tuple[tir.Expr, ...] | None) -> None:
-    """The lines that bind the axes; runs of axes that are loops as they stand become one `T.axis.remap`."""
+    """The lines that bind the axes; consecutive axes bound to plain loop variables become one `T.axis.remap`."""
     run: list[int] = []
 
     def flush() -> None:

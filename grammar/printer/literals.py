@@ -58,7 +58,7 @@ def _with_point(text: str) -> str:
 
 
 def plain_float(value: float) -> str:
-    """A Python float that is no expression."""
+    """The literal of a Python float that is not an expression."""
     if math.isfinite(value):
         return repr(value)
     return f"float({float_text(value, DType.of('float64'))})"

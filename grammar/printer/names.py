@@ -57,7 +57,7 @@ class Names:
         return name in self._taken or name in RESERVED
 
     def forget(self) -> None:
-        """A function begins: of the names so far only those in use count."""
+        """Start a new function: keep only the names that are in use."""
         self._seen = set(self._taken)
 
     def release(self, name: str) -> None:

@@ -70,7 +70,7 @@ def _with_named_weights(func: relax.Function) -> Attrs:
 
 
 def _forget_inner_symbols(out: Writer, func: relax.Function) -> None:
-    """Unbind the symbolic variables of a signature that only function types in it mention: they live in those types."""
+    """Unbind the symbolic variables that only function types in a signature mention: they are local to those types."""
     visible: set[Any] = set()
     stack = [*(p.struct_info for p in func.params), func.ret_struct_info]
     while stack:
@@ -171,7 +171,7 @@ def _in_block(out: Writer, one: relax.Binding, depth: int = -1) -> None:
 
 
 def _find_checked(body: relax.Expr) -> dict[relax.Var, Any]:
-    """The values that are written in the place of variables: those which are only there to be checked at once."""
+    """The values that replace variables in the text: those bound only to be checked by the next binding."""
     casts = {n.value: n for n in find(body, relax.MatchCast) if n.stated}
     if not casts:
         return {}
@@ -230,7 +230,7 @@ def _defined(out: Writer, var: relax.Var, depth: int) -> str:
 
 
 def _annotated(out: Writer, var: relax.Var, value: Any) -> bool:
-    """True unless the value says itself, in so many words, what the variable's struct info is."""
+    """True unless the value states the variable's struct info explicitly."""
     if var.struct_info is None:
         return False
     if out.dialect.is_tvm or not isinstance(value, relax.Call) or not _is_destination_call(value):
@@ -241,7 +241,7 @@ def _annotated(out: Writer, var: relax.Var, value: Any) -> bool:
 
 
 def _if(out: Writer, var: relax.Var, node: relax.If, depth: int) -> None:
-    """Both branches end with a binding of the same name, which is the value of the whole."""
+    """Write an `if`: both branches end by binding the same name, which is the value of the whole."""
     condition = out.text(_hoisted(out, node.condition))
     name = out.names.fresh(var.name, depth)
     for word, branch in ((f"if {condition}:", node.true_branch), ("else:", node.false_branch)):
@@ -390,7 +390,7 @@ def _keywords(attrs: Mapping[str, Any]) -> list[Part | list[Part]]:
 
 
 def _results(result: relax.StructInfo) -> list[Part]:
-    """Several results are a list; a list of one would be read as the one."""
+    """Write several results as a list; a list of one would be read as the result itself."""
     if isinstance(result, relax.TupleStructInfo) and len(result.fields) > 1:
         return ["[", *separated([[Child(f)] for f in result.fields]), "]"]
     return [Child(result)]

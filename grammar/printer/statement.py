@@ -34,7 +34,7 @@ def body(out: Writer, stmts: tuple[tir.Stmt, ...]) -> None:
 
 
 def statements(out: Writer, stmts: tuple[tir.Stmt, ...]) -> None:
-    """Statements one after another. A scope that reaches to the end of them needs no indentation of its own."""
+    """Write consecutive statements. A scope that extends to the end of them is not indented."""
     while stmts:
         last = stmts[-1]
         for stmt in stmts if not isinstance(last, tir.AttrStmt) else stmts[:-1]:

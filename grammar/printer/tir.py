@@ -71,7 +71,7 @@ def _params(
 
 
 def write_attributes(out: Writer, attrs: Attrs, name: str, function: str) -> None:
-    """The line that states a function's attributes; a `global_symbol` that is its name goes without saying."""
+    """Write the line with a function's attributes; a `global_symbol` equal to its name is left out."""
     shown = attrs.without("global_symbol") if attrs.get("global_symbol") == name else attrs
     if shown:
         out.line(f"{function}({out.value(function_attributes(shown) if out.dialect.is_tvm else shown)})")

@@ -28,7 +28,7 @@ START, END = "\x01", "\x02"  # around the node that an excerpt points to; `quote
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The spellings in which the two printed dialects differ."""
+    """The differences in spelling between the two printed dialects."""
 
     name: str
     tir_import: str
@@ -170,8 +170,8 @@ class Writer:
         self.lines.append("    " * self.depth + text if text else "")
 
     def comment(self, node: Any, at: int) -> None:
-        """Write what is to be said of a binding behind line `at`, its first, unless it was said of the one before, and
-        the names of both variables begin alike."""
+        """Write the comment of a binding behind line `at`, its first, unless the preceding binding has the same comment
+        and a variable name with the same beginning."""
         said = self.style.comment(node) if self.style.comment is not None and at < len(self.lines) else None
         text = " ".join("".join(c if c.isprintable() else " " for c in said or "").split())[:_LONGEST_COMMENT]
         said_of = text, getattr(node.var, "name", "").partition("_")[0]
@@ -206,7 +206,7 @@ class Writer:
         return name
 
     def bind(self, node: Any, text: str, depth: int = -1) -> None:
-        """Let `node` be written as `text` until the scope ends."""
+        """Write `node` as `text` until the scope ends."""
         self.bound[node] = text
         self.scopes[depth].append(node)
 
@@ -275,7 +275,7 @@ class Writer:
 
 
 def _handler(cls: type) -> Handler:
-    """The handler of a class, by its bases; what has none is written as a call, which no reader takes."""
+    """The handler of a class or its bases; a node without one is written as a call that cannot be parsed."""
     for base in cls.__mro__:
         if base in HANDLERS:
             HANDLERS[cls] = HANDLERS[base]

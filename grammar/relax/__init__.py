@@ -1,1 +1,1 @@
-"""Syntax trees of `@R.function` to relax functions; `walk` is where it starts."""
+"""Syntax trees of `@R.function` to relax functions; the entry point is `walk`."""

@@ -29,7 +29,7 @@ class _Values(Evaluator):
         self._fw = fw
 
     def value(self, cst: tree.Expr) -> Any:
-        """As elsewhere; a constant is its array, or a reference to data that are not there."""
+        """Evaluate a value; a constant gives its array, or a reference if its data are missing."""
         if not self._is_constant(cst):
             return super().value(cst)
         data = relax_expr.value(self._fw, cst).data

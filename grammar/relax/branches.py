@@ -46,7 +46,7 @@ def _known(branch: relax.SeqExpr) -> relax.StructInfo:
 
 
 def _condition(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
-    """A bool: a scalar, or a tensor without dimensions."""
+    """Evaluate a condition: a bool scalar, or a bool tensor without dimensions."""
     test = fw.leaf(relax_expr.expression(fw, cst))
     info = test.struct_info
     if isinstance(info, relax.TensorStructInfo):

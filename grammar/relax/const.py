@@ -17,7 +17,7 @@ Arguments = dict[str, tree.Expr]
 
 
 def constant(data: TensorData, fw: FunctionWalk, cst: tree.Expr) -> relax.Constant:
-    """A graph-level constant; one that is not there and whose type nobody stated is some tensor."""
+    """A graph-level constant; without data and without a stated type, it is a tensor of unknown type."""
     if data.dtype.is_void:
         info = relax.TensorStructInfo(None, None, -1)
     else:
@@ -73,7 +73,7 @@ def _float_text(cst: tree.Expr) -> str | None:
 
 
 def _stated(fw: FunctionWalk, cst: tree.Expr) -> tuple[DType | None, tuple[int, ...] | None]:
-    """The dtype, and perhaps the shape, that follow the value: a string or `R.Tensor(...)`."""
+    """The stated dtype, and perhaps shape, of a constant: a string or `R.Tensor(...)` after the value."""
     info = type_of(fw, cst) if not isinstance(cst, tree.Str) else None
     if isinstance(info, relax.TensorStructInfo):
         return info.dtype, _static(fw, cst, info)
@@ -124,7 +124,7 @@ def _default(array: Any) -> DType:
 
 
 def _check_range(fw: FunctionWalk, cst: tree.Expr, array: Any, dtype: DType) -> None:
-    """Whole numbers in range where the dtype asks for them. Floats are rounded."""
+    """Check that integers are in the range of an integer dtype; floats are rounded."""
     import numpy as np
 
     if not array.size or dtype.is_float or array.dtype.kind == "b":

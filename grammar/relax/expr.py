@@ -107,7 +107,7 @@ def _dict(fw: FunctionWalk, cst: tree.Dict) -> Attrs:
 
 
 def _attribute(fw: FunctionWalk, cst: tree.Attribute) -> Any:
-    """`cls.f`, or a type such as `R.Object` and `T.int64`."""
+    """Evaluate `cls.f`, or a type such as `R.Object` and `T.int64`."""
     info = type_of(fw, cst)
     if info is not None:
         return info
@@ -274,7 +274,7 @@ def _operator_call(
 
 
 def _stated_result_type(fw: FunctionWalk, cst: tree.Call, name: str, kwargs: dict[str, Any]) -> relax.StructInfo | None:
-    """The result's type, taken out of `sinfo_args=(type,)` of an operator that infers it."""
+    """Remove `sinfo_args=(type,)` from the keywords of an operator call and return the type that it states."""
     keyword = next((k for k in _TYPES_OF_RESULTS if k in kwargs), None)
     known = signature(name.removeprefix("relax."))
     if keyword is None or known is None or any(p.is_types for p in known.params):

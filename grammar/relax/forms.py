@@ -1,4 +1,4 @@
-"""Forms of the text that look like calls of operators and are none: `R.shape`, `R.const`, `R.str`, ..."""
+"""Forms of the text that look like operator calls but are not: `R.shape`, `R.const`, `R.str`, ..."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ MODULE = _Module()
 
 @dataclass
 class Collector:
-    """Blocks of bindings in the making. `outputs` are the places where outputs of a dataflow block are bound."""
+    """Blocks of bindings under construction; `outputs` are the places where dataflow outputs are bound."""
 
     blocks: list[relax.BindingBlock] = field(default_factory=list)
     bindings: list[relax.Binding] = field(default_factory=list)
@@ -111,7 +111,7 @@ class FunctionWalk:
         return any(self.walk.dotted(tree.head(decorator)) == "T.prim_func" for decorator in decorators)
 
     def define(self, cst: tree.Name, value: Any) -> None:
-        """Bind the name that `cst` is."""
+        """Bind the name in `cst`."""
         self.scope.define(cst.id, value, self.walk.span(cst))
 
     # ------------------------------------------------------------ scalars
@@ -150,7 +150,7 @@ class FunctionWalk:
 
     @contextlib.contextmanager
     def guard(self, cst: tree.Node) -> Iterator[None]:
-        """Turn exceptions of code that knows no syntax into diagnostics at `cst`."""
+        """Turn exceptions of code without access to the syntax tree into diagnostics at `cst`."""
         try:
             yield
         except CompileError as problem:

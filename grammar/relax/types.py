@@ -50,7 +50,7 @@ def type_of(fw: FunctionWalk, cst: tree.Expr) -> relax.StructInfo | None:
 
 
 def type_name(fw: FunctionWalk, head: tree.Expr) -> str | None:
-    """`Tensor` for `R.Tensor`, `relax.Tensor` and `Tensor`, `T.int64` for itself; None for what names no type."""
+    """Return the name of a type, such as `Tensor` for `relax.Tensor` and `T.int64` for itself; None for other names."""
     if isinstance(head, tree.Name):
         name = head.id
         own = name in fw.walk.functions or name in fw.walk.self_names or name == fw.walk.module_name

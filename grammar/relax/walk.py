@@ -28,7 +28,7 @@ from mlcc.ops.relations import Fit
 
 
 def walk_function(walk: Walk, def_cst: tree.Def) -> relax.Function:
-    """The function that a `def` under `@R.function` means. What is wrong is noted; then Skip is raised.
+    """Return the function of a `def` under `@R.function`. Errors are recorded; then Skip is raised.
 
     The first call walks all relax functions of the module, callees before callers, so that results of calls are known
     whatever the order of the text.
@@ -95,7 +95,7 @@ def _mentioned(cst: tree.Def) -> list[str]:
 
 
 class _Walker:
-    """Walks one function: `function()` gives it."""
+    """Walks one function; `function()` returns the result."""
 
     def __init__(self, fw: FunctionWalk, cst: tree.Def) -> None:
         self.fw = fw
@@ -150,7 +150,7 @@ class _Walker:
         return signature.ret
 
     def _checked(self, what: str, target: tree.Name, value: relax.Expr, stated: relax.StructInfo) -> relax.Var:
-        """A variable for a value of which more is stated than is known, which is checked at run time."""
+        """Bind a value to a variable with a run-time check, since its annotation states more than is inferred."""
         span = self.walk.span(target)
         var = self.fw.variable(target.id, target.start, stated, span)
         cast = relax.MatchCast(var, self.fw.leaf(value), stated, what, span=span)
@@ -160,7 +160,7 @@ class _Walker:
     # ------------------------------------------------------------ statements
 
     def statements(self, body: tree.Body) -> None:
-        """Walk statements; one that is wrong leaves the names that it binds unusable, and the rest is walked."""
+        """Walk statements; after an error, the names that the statement binds are unusable, and the walk continues."""
         for statement in body:
             if self.fw.ended is not None:
                 related = (Label(self.fw.ended, "the function returns here"),)
@@ -245,7 +245,7 @@ class _Walker:
             self._store(name, relax_expr.value(self.fw, place), stated, place, annotation)
 
     def _declare(self, name: tree.Name, dtype: DType) -> None:
-        """`n = T.int64()`: the name of a symbolic variable; that of the signature, if it has one of that name."""
+        """Walk `n = T.int64()`, which declares a symbolic variable or names one of the signature."""
         binding = self.fw.find(name.id)
         known = binding.value if binding is not None else None
         if isinstance(known, relax.Var) and isinstance(known.struct_info, relax.PrimStructInfo):
@@ -267,7 +267,7 @@ class _Walker:
         cst: tree.Expr,
         annotation: tree.Expr | None = None,
     ) -> None:
-        """Bind what an expression gave."""
+        """Bind the value of an expression."""
         fw = self.fw
         if isinstance(target, tree.Display):
             self._unpack(target, value, cst)

@@ -12,7 +12,7 @@ Action = Callable[[list[Any]], Any]
 
 
 class Refused(Exception):
-    """A token that cannot come next."""
+    """A token that is not allowed at its position."""
 
 
 class Automaton:
@@ -82,7 +82,7 @@ class Automaton:
         return [self._start[start]]
 
     def step(self, states: list[int], kind: str) -> bool:
-        """Move `states` on over a token of that kind; False, and `states` undefined, if it cannot come next."""
+        """Advance `states` over a token of that kind; False, and `states` undefined, if the token is not allowed."""
         while True:
             target = self._on_terminal[states[-1]].get(kind)
             if target is None:
@@ -98,7 +98,7 @@ class Automaton:
                 return True
 
     def accepted(self, states: list[int]) -> set[str]:
-        """The kinds of tokens that could come next."""
+        """The kinds of tokens that are allowed next."""
         return {kind for kind in self._on_terminal[states[-1]] if kind != "$END" and self.step(list(states), kind)}
 
 

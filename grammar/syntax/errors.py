@@ -90,7 +90,7 @@ def _feed(automaton: Automaton, states: list[int], tokens: list[Token]) -> int |
 
 
 def _stand_in(automaton: Automaton, states: list[int], header: bool) -> list[int]:
-    """The states behind a line that fits here, one that opens a block if `header`."""
+    """The states after some line that is allowed here, one that opens a block if `header`."""
     if header:
         shapes = ("IF NAME COLON NEWLINE", "DEF NAME LPAR RPAR COLON NEWLINE")
     else:
@@ -106,7 +106,7 @@ def _describe(
     source: Source, automaton: Automaton, states: list[int], group: list[Token], failed: int, start: str,
     last: Token | None,
 ) -> Diagnostic:  # fmt: skip
-    """The error at a token of `group`; where a block or the text ends, it is put behind `last`."""
+    """The error at a token of `group`; at the end of a block or of the text it is placed after `last`."""
     _feed(automaton, states, group[:failed])
     accepted = automaton.accepted(states)
     token = group[failed]

@@ -70,7 +70,7 @@ class Token:
 
 
 class Stop(Exception):
-    """The scan cannot go on, or need not: nesting beyond the limits, or enough problems. They are noted already."""
+    """Raised to end the scan: nesting is beyond the limits, or there are too many problems. They are recorded."""
 
 
 class Lexer:
@@ -200,7 +200,7 @@ class Lexer:
     # ------------------------------------------------------------ brackets
 
     def _bracket(self, token: Token, line_start: int) -> bool:
-        """Open or close; False if the token is to be dropped."""
+        """Open or close a bracket; False if the token should be dropped."""
         brackets, word = self._brackets, str(token.value)
         if word in _CLOSER:
             brackets.append((word, token.start, line_start))

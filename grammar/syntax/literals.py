@@ -14,7 +14,7 @@ _SIMPLE = {
 
 
 class BadLiteral(ValueError):
-    """A literal that has no value here; `offset` is where in the literal's text."""
+    """A malformed literal; `offset` is the place in its text."""
 
     def __init__(self, message: str, offset: int = 0) -> None:
         super().__init__(message)

@@ -110,7 +110,7 @@ def _binary(source: Source, span: Span, head: bytes, what: str) -> Diagnostic:
 
 
 def _parser() -> tuple[Automaton, Builder]:
-    """One automaton per thread: its actions note problems as they go."""
+    """Return the automaton of this thread; its actions collect problems, so it is not shared."""
     parser: tuple[Automaton, Builder] | None = getattr(_local, "parser", None)
     if parser is None:
         builder = Builder()
@@ -119,7 +119,7 @@ def _parser() -> tuple[Automaton, Builder]:
 
 
 def _too_deep(source: Source, body: tree.Body) -> list[Diagnostic]:
-    """Expressions, and chains of elif, that nest deeper than later stages could follow."""
+    """Report expressions, and chains of elif, that are nested too deeply for later stages."""
     deep = tree.below(body, 2 * MAX_DEPTH)  # nodes and the tuples that hold them alternate
     if not deep:
         return []

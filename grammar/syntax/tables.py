@@ -40,7 +40,7 @@ def load() -> Tables:
 
 
 def grammar_text() -> str:
-    """The grammar, as shipped."""
+    """The text of the grammar file."""
     path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "mlc.lark")
     text: bytes = __loader__.get_data(path)  # type: ignore[name-defined]  # from a folder or an archive
     return text.decode()
@@ -52,7 +52,7 @@ def make(**options: Any) -> Tables:
     from lark.lexer import Lexer as LarkLexer
 
     class NoLexer(LarkLexer):
-        """Lark scans nothing."""
+        """A lexer for Lark that is never used."""
 
         __future_interface__ = 2
 

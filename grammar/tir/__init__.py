@@ -1,1 +1,1 @@
-"""Syntax trees of `@T.prim_func` to PrimFuncs; `walk` is where it starts."""
+"""Syntax trees of `@T.prim_func` to PrimFuncs; the entry point is `walk`."""

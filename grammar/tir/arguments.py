@@ -25,7 +25,7 @@ class Signature:
         self.rest = rest
 
     def bind(self, walk: Walk, call: tree.Call, skip: int = 0) -> dict[str, tree.Expr]:
-        """The given arguments by name; `skip` leaves out so many at the front. Wrong ones are noted and raise Skip."""
+        """Return the arguments by name, without the first `skip`. Wrong arguments are reported and raise Skip."""
         bound: dict[str, tree.Expr] = {}
         args = call.args[skip:]
         star = next((a for a in args if isinstance(a, tree.Star)), None)

@@ -18,7 +18,7 @@ _OPTIONS = ("private", "s_tir", "check_well_formed", "persistent", "pure")
 
 
 def attributes(ev: Operators, cst: tree.Expr, what: str) -> dict[str, Any]:
-    """A dict with string keys."""
+    """Evaluate a dict with string keys."""
     value = ev.value(cst)
     if value is None:
         return {}

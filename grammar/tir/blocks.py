@@ -53,7 +53,7 @@ def walk_block(fw: FunctionWalk, call: tree.Call, body: tree.Body, cst: tree.Wit
 
 
 def directly_in_block(fw: FunctionWalk, what: str, cst: tree.Node) -> BlockFrame:
-    """The block that this statement stands directly in; fails if it stands elsewhere."""
+    """The block that directly contains this statement; fails if there is none."""
     frame = fw.frames[-1]
     if frame is None:
         fw.walk.fail("E0305", f"`{what}` must stand directly in a block", cst, help='`with T.block("name"):`')
@@ -197,7 +197,7 @@ def _targets(fw: FunctionWalk, target: tree.Expr, count: int) -> list[tree.Expr]
 
 
 def alloc(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
-    """Memory that the innermost block, or the function, owns; loops between it and this line do not count."""
+    """Allocate a buffer in the innermost block, or in the function; loops in between are ignored."""
     arguments = tir_buffers.BLOCK_ALLOC.bind(fw.walk, call)
     data = None
     if "data" in arguments:

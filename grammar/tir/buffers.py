@@ -32,7 +32,7 @@ def buffer_of(
     shape: tuple[tir.Expr, ...] | None = None, dtype: DType | None = None, data: tir.Var | None = None,
     scope: str | None = None,
 ) -> tir.Buffer:  # fmt: skip
-    """The buffer that the bound arguments describe. What the keyword arguments give, the text need not."""
+    """Return the buffer that the bound arguments describe; keyword arguments are defaults for arguments left out."""
     if shape is None:
         shape = _shape(ev, arguments["shape"])
     if dtype is None:

@@ -1,4 +1,4 @@
-"""Calls `T.*` that give a value: which function is meant, constants and variables of dtypes, intrinsics by name.
+"""Calls `T.*` with a value: functions, constants and variables of dtypes, intrinsics by name.
 
 Calls that make a statement are in `statements`, `blocks` and `loops`.
 """

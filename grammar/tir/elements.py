@@ -16,7 +16,7 @@ Expr = tir.Expr
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Spread(tree.Expr):
-    """An element of a tuple that stands in indices as `*name`."""
+    """An element of a tuple that is unpacked into indices by `*name`."""
 
     value: Expr
 

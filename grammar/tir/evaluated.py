@@ -24,7 +24,7 @@ def is_number(value: Any) -> bool:
 
 
 def mark(node: Any, span: Span) -> Any:
-    """Give a node that was just made, and the conversions inside it, their place."""
+    """Set the span of a new node and of the conversions inside it."""
     if node.span is None:
         object.__setattr__(node, "span", span)  # fresh, and nobody else has it yet
         if isinstance(node, _LEAVES):

@@ -57,7 +57,7 @@ class Evaluation:
         return self.walk.fail("E0300", f"{what} is not a scalar expression", cst, help=help)
 
     def build(self, cst: tree.Node, fn: Callable[..., Any], *args: Any) -> Any:
-        """`fn(*args)`, its complaints turned into diagnostics, its result marked with the place of `cst`."""
+        """Call `fn(*args)`; exceptions become diagnostics at `cst`, and the result gets the span of `cst`."""
         try:
             result = fn(*args)
         except _BUILD_ERRORS as bad:

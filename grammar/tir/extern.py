@@ -1,4 +1,4 @@
-"""The functions `T.*` that reach outside: externs, packed functions, LLVM intrinsics, pointers.
+"""The functions `T.*` that call outside code: externs, packed functions, LLVM intrinsics, pointers.
 
 `EXTERNS` maps names to handlers that build the call.
 """

@@ -20,7 +20,7 @@ from mlcc.ir.tir import ForKind
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop as its header says, without its variable and body."""
+    """The header of one loop, without its variable and body."""
 
     low: tir.Expr
     extent: tir.Expr

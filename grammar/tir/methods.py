@@ -33,7 +33,7 @@ def attribute(ev: Operators, base: Any, name: str, cst: tree.Expr) -> Any:
 
 
 def call(ev: Operators, base: Any, name: str, cst: tree.Call) -> Any:
-    """`base.name(...)`."""
+    """Evaluate `base.name(...)`."""
     method = _methods(base).get(name)
     if method is not None:
         return method(ev, base, cst)

@@ -64,7 +64,7 @@ def _iter_var(ev: Operators, cst: tree.Call) -> tir.IterVar:
 
 
 def as_range(ev: Operators, cst: tree.Expr) -> tir.Range:
-    """A domain: an extent, `(begin, end)`, or `T.Range(begin, end)`."""
+    """Evaluate a domain: an extent, `(begin, end)`, or `T.Range(begin, end)`."""
     span = ev.walk.span(cst)
     if isinstance(cst, tree.Display):
         if len(cst.items) != 2:
@@ -93,7 +93,7 @@ def _range(ev: Operators, cst: tree.Call) -> tir.Range:
 
 
 def _target(ev: Operators, cst: tree.Call) -> Expr:
-    """A target, kept as the text of it."""
+    """Evaluate a target, which is kept as text."""
     arguments = signature("T.target", "target_config host=").bind(ev.walk, cst)
     value = ev.value(arguments["target_config"])
     if isinstance(value, dict):
@@ -119,7 +119,7 @@ def _index_map(ev: Operators, cst: tree.Call) -> tir.IndexMap:
 
 
 def index_map_of(ev: Operators, cst: tree.Expr, dtype: DType = INT64) -> tir.IndexMap:
-    """The map that a lambda over indices means: `lambda i, j: (j, i)`."""
+    """Evaluate a lambda over indices, such as `lambda i, j: (j, i)`, as an index map."""
     if not isinstance(cst, tree.Lambda):
         ev.walk.fail("E0302", "the map must be a lambda: `lambda i, j: (j, i)`", cst)
     span = ev.walk.span(cst)

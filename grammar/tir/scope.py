@@ -85,7 +85,7 @@ class FunctionWalk:
     # ------------------------------------------------------------ bodies
 
     def body(self, statements: tree.Body) -> Body:
-        """The statements of a body. Each that is wrong is noted and left out."""
+        """Walk the statements of a body; one with an error is reported and left out."""
         outer, self.out = self.out, Statements()
         for stmt in statements:
             try:
@@ -96,11 +96,11 @@ class FunctionWalk:
         return stmts
 
     def statement(self, stmt: tree.Stmt) -> None:
-        """One statement of any kind; `tir_walk` knows them."""
+        """Walk one statement of any kind."""
         raise NotImplementedError
 
     def inner(self, statements: tree.Body, where: str, at: tree.Node) -> Body:
-        """A nested body, in a scope of its own; one without effect does nothing."""
+        """Walk a nested body in a new scope; a body without statements becomes an empty statement."""
         self.frames.append(None)
         try:
             with self.scope.frame(where):
@@ -127,7 +127,7 @@ class FunctionWalk:
                 self.scope.define(target.id, UNKNOWN, self.walk.span(target))
 
     def define(self, target: tree.Name, value: Any) -> None:
-        """Bind a name. In one body a name is bound once; only loops and blocks may use it again."""
+        """Bind a name, once in a body; nested loops and blocks may bind it again."""
         name, span = target.id, self.walk.span(target)
         known = self.scope.find_here(name)
         if known is not None and known.value is not UNKNOWN and known.value is not value:
@@ -141,7 +141,7 @@ class FunctionWalk:
     # ------------------------------------------------------------ what statements add
 
     def bind(self, target: tree.Name, value: tir.Expr, var: tir.Var | None, cst: tree.Node) -> None:
-        """`target` stands for `value` from here on."""
+        """Bind `target` to `value` for the rest of the body."""
         pointer = value.pointer if isinstance(value, tir.Var) else pointer_of(value)
         span = self.walk.span(target)
         var = var or tir.Var(target.id, value.dtype, pointer, span=span)
@@ -149,7 +149,7 @@ class FunctionWalk:
         self.out.add(tir.Bind(var, value, span=self.walk.span(cst)))
 
     def scalar(self, target: tree.Name, dtype: DType, value: Any, cst: tree.Node) -> None:
-        """A variable that can be assigned to again: a buffer of one element."""
+        """Create a variable that can be assigned to again: a buffer with one element."""
         span = self.walk.span(target)
         buffer = mark(construct.make_buffer(target.id, (1,), dtype, "local"), span)
         self.define(target, Scalar(buffer))
@@ -158,7 +158,7 @@ class FunctionWalk:
             self.store(buffer, value, (construct.const(0),), cst)
 
     def store(self, buffer: tir.Buffer, value: Any, indices: tuple[tir.Expr, ...], cst: tree.Node) -> None:
-        """`buffer[indices] = value`, the value brought to the dtype of the buffer."""
+        """Add `buffer[indices] = value`, the value converted to the dtype of the buffer."""
         lanes = indices[-1].dtype.lanes if indices else 1
         dtype = buffer.dtype.with_lanes(buffer.dtype.lanes * lanes)
         at = cst
@@ -176,7 +176,7 @@ class FunctionWalk:
         self.out.add(tir.BufferStore(buffer, value, indices, span=self.walk.span(cst)))
 
     def jump(self, cst: tree.Node, statement: type[tir.Stmt], word: str) -> None:
-        """`break` or `continue`."""
+        """Add a `break` or `continue`."""
         if not self.loops:
             self.walk.fail("E0305", f"`{word}` outside a loop", cst)
         self.out.add(statement(span=self.walk.span(cst)))

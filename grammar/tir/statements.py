@@ -42,7 +42,7 @@ def called(fw: FunctionWalk, call: tree.Call) -> str:
 
 
 def expression(fw: FunctionWalk, call: tree.Call) -> bool:
-    """A call as a statement; False if it is only evaluated for its value."""
+    """Walk a call that is a statement; False if it is only evaluated for its value."""
     name = called(fw, call)
     handler = _LINES.get(name) or tir_blocks.STATEMENTS.get(name)
     if handler is not None:
@@ -73,7 +73,7 @@ def _func_attr(fw: FunctionWalk, call: tree.Call) -> None:
 
 
 def _attr_line(fw: FunctionWalk, call: tree.Call) -> None:
-    """`T.attr(...)` on its own annotates all that follows."""
+    """Walk `T.attr(...)` on its own line, which annotates all following statements."""
     for make in attr_makers(fw, call):
         fw.out.enter(make)
 
@@ -153,7 +153,7 @@ def _buffer_store(fw: FunctionWalk, call: tree.Call) -> None:
 
 
 def _vstore(fw: FunctionWalk, method: tree.Attribute, call: tree.Call) -> bool:
-    """`A.vstore([0, 0], vector)`."""
+    """Walk `A.vstore([0, 0], vector)`."""
     from mlcc.grammar.tir.methods import vector_indices
 
     buffer = fw.ev.value(method.base)
@@ -213,7 +213,7 @@ def binding(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> bool:
 
 
 def _alloc_buffer(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
-    """In texts of TVM 0.27 a statement, else memory of the enclosing block."""
+    """Walk `T.alloc_buffer`: a statement in texts of TVM 0.27, else an allocation of the enclosing block."""
     if fw.s_tir:
         _alloc_statement(fw, target, call)
     else:
@@ -329,7 +329,7 @@ def _view_shape(
 
 
 def _env_thread(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
-    """A thread variable; how many threads there are is said when it is launched."""
+    """Declare a thread variable; the number of threads is given when it is launched."""
     arguments = signature("T.env_thread", "thread_tag dtype=").bind(fw.walk, call)
     dtype = fw.ev.dtype(arguments["dtype"]) if "dtype" in arguments else INT32
     span = fw.walk.span(target)

@@ -26,7 +26,7 @@ class Signature:
         self._declared = declared
 
     def read(self, parameters: tuple[tree.Parameter, ...]) -> None:
-        """All parameters. Scalars come first into scope: shapes may mention those that stand further right."""
+        """Read all parameters, scalars first: shapes may use scalars that are declared further right."""
         walk, scope = self.ev.walk, self.ev.scope
         scalars: dict[str, tir.Var] = {}
         for parameter in parameters:
@@ -119,7 +119,7 @@ def scalar_annotation(ev: Operators, annotation: tree.Expr) -> DType | None:
 
 
 def _pointer_annotation(ev: Operators, annotation: tree.Expr) -> tir.PointerType | None:
-    """The type of a handle parameter; fails for what is no handle."""
+    """The type of a handle parameter; fails for any other annotation."""
     value: Any = None
     path = ev.walk.dotted(_head(annotation), ev.scope)
     if path in ("T.handle", "T.ptr", "T.Ptr", "T.buffer_var"):

@@ -43,12 +43,12 @@ from mlcc.ir.relax import GlobalVar
 
 
 def walk_prim_func(walk: Walk, cst: tree.Def) -> tir.PrimFunc:
-    """The function that a `def` under `@T.prim_func` means, completed. What is wrong is noted; raises Skip."""
+    """Return the completed function of a `def` under `@T.prim_func`. Errors are recorded; then Skip is raised."""
     return _Walker(walk, cst).function()
 
 
 class _Walker(FunctionWalk):
-    """Walks one function: `function()` gives it."""
+    """Walks one function; `function()` returns the result."""
 
     def __init__(self, walk: Walk, cst: tree.Def) -> None:
         super().__init__(walk, cst)
@@ -57,7 +57,7 @@ class _Walker(FunctionWalk):
     # ------------------------------------------------------------ the function
 
     def function(self) -> tir.PrimFunc:
-        """All of it."""
+        """Walk the whole function."""
         name, body = self.cst.name, self.cst.body
         for symbol, binding in self.walk.prelude.bindings():
             if isinstance(binding.value, TypeVar):
@@ -172,7 +172,7 @@ class _Walker(FunctionWalk):
             self.walk.fail("E0302", "only names can be bound here", target)
 
     def assign_name(self, target: tree.Name, value: tree.Expr, cst: tree.Stmt) -> None:
-        """`x = value`: a declaration, a buffer, an axis, a store into a scalar, or a binding."""
+        """Walk `x = value`: a declaration, a buffer, an axis, a store into a scalar, or a binding."""
         name = target.id
         declared = tir_calls.declared_dtype(self.ev, value)
         if declared is not None:
@@ -331,7 +331,7 @@ def _starred(cst: tree.Display) -> bool:
 
 
 def _paired_targets(target: tree.Expr, value: tree.Expr) -> list[tuple[tree.Expr, tree.Expr]]:
-    """Targets and values that stand at the same places of two displays."""
+    """Pair the targets and values at the same positions of two tuples or lists."""
     if isinstance(target, tree.Display) and isinstance(value, tree.Display):
         return list(zip(target.items, value.items, strict=False))
     return [(target, value)]

@@ -11,7 +11,7 @@ from mlcc.ir import tir
 
 
 def walk_with(fw: FunctionWalk, cst: tree.With) -> None:
-    """A `with` of one item or several; the last ones stand inside the first."""
+    """Walk a `with`; each of several items is nested in the one before."""
     items, body = cst.items, cst.body
     context, target = items[0]
     if len(items) > 1:
@@ -76,7 +76,7 @@ def _with_thread(
 def _with_flat(
     fw: FunctionWalk, name: str, context: tree.Call, target: tree.Expr | None, body: tree.Body, cst: tree.With
 ) -> None:
-    """Older texts open a scope where a statement that holds for the rest of the body is enough."""
+    """Walk a `with` of older texts around what is now a statement that applies to the rest of the body."""
     with fw.scope.frame(" in a `with`"):
         if name in ("let", "Let") and target is None:
             if len(context.args) != 2 or context.keywords:
@@ -101,7 +101,7 @@ def _with_flat(
 
 
 def _with_loop(fw: FunctionWalk, context: tree.Call, target: tree.Expr | None, body: tree.Body, cst: tree.With) -> None:
-    """`with T.grid(4, 4) as (i, j):` is a `for`."""
+    """Walk `with T.grid(4, 4) as (i, j):` as a `for`."""
     if target is None:
         fw.walk.fail("E0305", "the loop variable needs a name", context, help="`for i in ...:`")
     tir_loops.walk_for(fw, tree.For(cst.start, cst.end, target, context, body))

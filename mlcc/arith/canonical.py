@@ -300,7 +300,7 @@ class Canonical(Rewrite):
         return self._reduce(term, divisor, True)
 
     def _div(self, op: tir.BinaryOp) -> Linear:
-        """As floordiv; a sum may only be taken apart where both parts are >= 0 (rounding is toward zero)."""
+        """As floordiv, but a sum is split only if both parts are >= 0, since rounding is toward zero."""
         a, b = self.linear(op.lhs), self.linear(op.rhs)
         divisor = _positive_constant(b)
         if divisor is None or isinstance(a, IntImm):

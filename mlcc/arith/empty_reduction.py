@@ -1,4 +1,4 @@
-"""Reductions over nothing: the init of a block whose loops do not run at all."""
+"""Empty reductions: the init of a block whose loops do not run at all."""
 
 from __future__ import annotations
 

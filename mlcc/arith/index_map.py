@@ -1,4 +1,4 @@
-"""Index maps: applying `lambda i, j: (j, i // 4, i % 4)` to indices and shapes, and turning it around."""
+"""Index maps: applying `lambda i, j: (j, i // 4, i % 4)` to indices and shapes, and inverting them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way back through an iteration map: from the values of the indices to the iterators."""
+"""The inverse of an iteration map: from the values of the indices to the iterators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def inverse_affine_iter_map(indices: Sequence[IterSum], outputs: Sequence[Expr])
 
 
 class _Inverse:
-    """Values travel from the sums down to the variables; each node adds up what its users give it."""
+    """Propagates values from the sums down to the variables; each node adds up the values from its users."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer

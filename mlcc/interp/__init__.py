@@ -1,4 +1,4 @@
-"""The reference interpreter: what a program computes, by definition. Every pass and target is judged by it."""
+"""The reference interpreter: it defines what a program computes, and every pass and target is compared with it."""
 
 from __future__ import annotations
 

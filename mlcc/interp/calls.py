@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Returned(Exception):
-    """`T.ret(value)` was reached."""
+    """Raised at `T.ret(value)`."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -177,13 +177,13 @@ def _first_argument(compiler: ExprCompiler, node: tir.Call) -> Closure:
 
 
 def _no_op(compiler: ExprCompiler, node: tir.Call) -> Closure:
-    """Barriers and hints: iterations run in order, nothing is to be done."""
+    """Barriers and hints, which do nothing because iterations run in order."""
     zero = np.int32(0)
     return lambda s: zero
 
 
 def _checked_index(compiler: ExprCompiler, node: tir.Call) -> Closure:
-    """An index brought within bounds; of iterations side by side, and of lanes, those count that are active."""
+    """Check an index and bring it within bounds; inactive vectorized iterations and lanes are ignored."""
     from mlcc.interp.expressions import unsupported
 
     parts = checked_index(node)
@@ -218,7 +218,7 @@ def _constant_true(compiler: ExprCompiler, node: tir.Call) -> Closure:
 
 
 def _reinterpret(compiler: ExprCompiler, node: tir.Call) -> Closure:
-    """The same bits as another type."""
+    """Reinterpret the bits as another type."""
     source, to = node.args[0].dtype, node.dtype
     value = compiler.expr(node.args[0])
     if source.is_handle or to.is_handle:
@@ -287,7 +287,7 @@ _NOT_C = frozenset({"sigmoid", "rsqrt", "round"})
 
 
 def _round_away(x: Value) -> Value:
-    """C's round: ties away from zero."""
+    """Round as C's `round`: ties away from zero."""
     truncated = np.trunc(x)
     return truncated + np.copysign(np.abs(x - truncated) >= 0.5, x)
 

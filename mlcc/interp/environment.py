@@ -24,14 +24,14 @@ _BUILTIN: dict[str, Callable[..., Any]] = {  # what passes write, under the name
 
 
 def find(name: str, env: Any) -> Callable[..., Any] | None:
-    """The function of that name: from `env`, else from the registry of packed functions, else one of our own."""
+    """The function of that name: from `env`, the registry of packed functions, or those built in."""
     if name in env:
         return env[name]  # type: ignore[no-any-return]
     return registry.get_func(name) or _BUILTIN.get(name)
 
 
 def known_names(env: Any) -> list[str]:
-    """Names that could be meant."""
+    """The known names, for suggestions."""
     return [*map(str, env), *registry.registered()]
 
 
@@ -67,7 +67,7 @@ def _default_element_type(value: Pointer) -> DType:
 
 
 def extern(name: str, args: list[Any], node: tir.Call, s: State) -> Any:
-    """Call a C function that the environment stands in for."""
+    """Call a C function that the environment provides."""
     return _call(name, args, list(node.args[1:]), node, s, "extern function")
 
 

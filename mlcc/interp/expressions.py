@@ -24,7 +24,7 @@ Closure = Callable[[State], Any]
 
 
 def unsupported(what: str, node: Any) -> CallError:
-    """An error for something that only runs on another machine, or that we do not know."""
+    """Return an error for code that only runs on another machine, or that is unknown."""
     return CallError(error("E0872", f"the interpreter cannot run {what}", getattr(node, "span", None)))
 
 
@@ -279,7 +279,7 @@ class ExprCompiler:
 
 
 def kept(value: Any) -> Any:
-    """A value to be used later: not a window of memory that may change until then."""
+    """Copy a value that is used later if it is a window of memory, which may change until then."""
     return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
 
 

@@ -123,7 +123,7 @@ class Machine:
     # ------------------------------------------------------------ functions
 
     def call(self, func: relax.Function, args: Sequence[Any], values: dict[relax.Var, Any], sizes: Sizes) -> Any:
-        """Run a function whose body may use `values` and `sizes` of where it was made; again where it ends with a call
+        """Run a function with the captured `values` and `sizes`; run it again where it ends with a call
         of itself."""
         while True:
             result = self._run_once(func, args, values, sizes)
@@ -146,7 +146,7 @@ class Machine:
         return self.expr(func.body, frame)
 
     def apply(self, callee: Any, args: Sequence[Any], node: relax.Call) -> Any:
-        """Call what a callee evaluates to."""
+        """Evaluate a callee and call it."""
         if isinstance(callee, relax.GlobalVar):
             func = self._global(callee, node)
             if isinstance(func, tir.PrimFunc):
@@ -321,7 +321,7 @@ class Machine:
         raise CallError(error("E0872", "the shape of a result is not known", span))
 
     def call_tir(self, call: relax.Call, frame: Frame) -> Any:
-        """A TensorIR function on arguments, then results, then symbolic sizes."""
+        """Call a TensorIR function with arguments, then results, then symbolic sizes."""
         func = self._global(call.args[0], call)  # type: ignore[arg-type]
         args = _spread(self.expr(call.args[1], frame))
         extra = [self.expr(a, frame) for a in call.args[2:]]
@@ -339,7 +339,7 @@ class Machine:
         return _result(outputs, call)
 
     def call_dps(self, call: relax.Call, frame: Frame) -> Any:
-        """A packed function (or a TensorIR function of the module) that writes the results it is given."""
+        """Call a packed function (or a TensorIR function of the module) that writes into given results."""
         callee = self.expr(call.args[0], frame)
         args = _spread(self.expr(call.args[1], frame))
         outputs = self.outputs(call, frame)
@@ -381,11 +381,11 @@ class Machine:
         return tuple(args[i] if i >= 0 else from_python(r, None) for i, r in zip(indices, returned, strict=False))
 
     def invoke(self, call: relax.Call, frame: Frame) -> Any:
-        """invoke_closure(f, args) and invoke_pure_closure."""
+        """Evaluate invoke_closure(f, args) and invoke_pure_closure."""
         return self.apply(self.expr(call.args[0], frame), _spread(self.expr(call.args[1], frame)), call)
 
     def make_closure(self, call: relax.Call, frame: Frame) -> Any:
-        """A function with its last arguments given beforehand."""
+        """Evaluate make_closure: a function with its last arguments bound."""
         callee, bound_args = self.expr(call.args[0], frame), _spread(self.expr(call.args[1], frame))
         return _PartialCall(callee, bound_args)
 

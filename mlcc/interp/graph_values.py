@@ -35,7 +35,7 @@ class Tensor:
 
     @staticmethod
     def fresh(shape: tuple[int, ...], dtype: DType, name: str = "result") -> Tensor:
-        """Memory that nobody has written."""
+        """Return uninitialized memory."""
         size = 1
         for extent in shape:
             size *= extent
@@ -203,7 +203,7 @@ def _tensor(array: np.ndarray, wanted: DType | None) -> Tensor:
 
 
 def to_python(value: Any, span: Span | None = None) -> Any:
-    """A value as the caller gets it: arrays, tuples, numbers."""
+    """Convert a value for the caller: arrays, tuples, numbers."""
     if isinstance(value, Tensor):
         return value.checked(span, "the result")
     if isinstance(value, Shape):
@@ -214,7 +214,7 @@ def to_python(value: Any, span: Span | None = None) -> Any:
 
 
 def for_packed(value: Any) -> Any:
-    """A value as a packed function gets it; arrays share memory."""
+    """Convert a value for a packed function; arrays share memory."""
     if isinstance(value, Tensor):
         return value.stored()
     if isinstance(value, Shape):
@@ -227,7 +227,7 @@ def for_packed(value: Any) -> Any:
 
 
 def for_operator(value: Any, span: Span | None) -> Any:
-    """A value as an operator's NumPy reference gets it."""
+    """Convert a value for an operator's NumPy reference."""
     if isinstance(value, Tensor):
         return value.values(span)
     if isinstance(value, Shape):

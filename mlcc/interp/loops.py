@@ -1,6 +1,6 @@
 """Loop nests: the choice of loops that are vectorized as NumPy axes; the others run serially.
 
-A nest of directly nested loops is run by taking as many of them as possible side by side (a `Region`), unless they are
+A nest of directly nested loops runs with as many of them vectorized as possible (a `Region`), unless they are
 known to depend on their order: reduce axes are bound to them, or the region found that iterations touch one another's
 memory. Then what the region did is undone, the loop is marked, and the nest runs again. What goes wrong inside a
 region is undone too, and its iterations run one by one, so that the first error is the one that is reported.
@@ -84,7 +84,7 @@ def _variables(value: Any) -> set[tir.Var]:
 
 
 class Nest:
-    """Directly nested loops around a body that is something else."""
+    """Directly nested loops around a body that is not a loop."""
 
     def __init__(self, loops: list[tir.For], bounds: list[tuple[Any, Any, Any]], inner: Run, facts: Facts) -> None:
         self.loops = loops
@@ -104,7 +104,7 @@ class Nest:
         self._run_from(s, 0, frozenset())
 
     def _run_from(self, s: State, at: int, serial: frozenset[int]) -> None:
-        """Run loop `at` and those in it; loops in `serial` are to run one by one this time."""
+        """Run loop `at` and the loops in it; loops in `serial` run one iteration at a time."""
         if at == len(self.loops):
             self.inner(s)
             return

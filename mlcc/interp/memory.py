@@ -1,7 +1,7 @@
-"""Memory of the interpreter: storages, views of them by buffers, and the record of who touched what.
+"""Memory of the interpreter: storages, views of them by buffers, and the record of their accesses.
 
 A `Storage` is the memory behind a data variable. It knows which elements were ever written, so that reading memory
-nobody wrote is an error. A `Region` is a stretch of execution in which many loop iterations run side by side: it finds
+nobody wrote is an error. A `Region` is a part of the execution in which many loop iterations run side by side: it finds
 out whether one iteration touched what another one wrote, and can undo all of its writes.
 """
 
@@ -20,7 +20,7 @@ Address = Any  # an integer, or an int64 array of them
 
 
 class Storage:
-    """Bytes, and for each element whether it was written (None: all were). `name` is for messages."""
+    """Bytes, and which elements were written (None: all of them). `name` is for messages."""
 
     __slots__ = ("_typed", "data", "defined", "itemsize", "marks", "name")
 
@@ -34,7 +34,7 @@ class Storage:
 
     @staticmethod
     def fresh(size: int, dtype: DType, name: str) -> Storage:
-        """Memory for `size` elements that nobody has written."""
+        """Return uninitialized memory for `size` elements."""
         kind = stored(dtype)
         count = size * dtype.lanes
         data = np.zeros(count * kind.itemsize, np.uint8)
@@ -66,7 +66,7 @@ class Pointer:
 
 @dataclass(slots=True)
 class View:
-    """A buffer while its scope runs: where its elements lie. `offset` counts elements; iterations may differ in it."""
+    """The location of a buffer's elements in memory. `offset` counts elements and may differ between iterations."""
 
     storage: Storage
     data: np.ndarray
@@ -179,7 +179,7 @@ class Region:
         self._log.clear()
 
     def own(self, storage: Storage, typed: np.ndarray, window: Window, sizes: list[int], writes: bool) -> bool:
-        """Record an access of one element by each iteration; False if it is to be recorded address by address."""
+        """Record an access of one element by each iteration; False if addresses must be recorded one by one."""
         if self.outer is not None and not self.outer.own(storage, typed, window, sizes, writes):
             return False
         key = id(storage)

@@ -40,7 +40,7 @@ def run_prim_func(
 
 @contextmanager
 def running() -> Iterator[None]:
-    """Deep expressions are nested calls of Python functions; what NumPy warns of has a defined meaning here."""
+    """Set up Python for a run: a deep recursion limit for deep expressions, and no NumPy warnings."""
     with deep_recursion(), np.errstate(all="ignore"):
         yield
 
@@ -105,7 +105,7 @@ class Program:
         return None
 
     def _view_of_pointer(self, buffer: tir.Buffer, arg: Pointer, state: State) -> View:
-        """The memory behind a pointer: scalars that were passed tell the sizes."""
+        """Return a view of the memory behind a pointer; scalar arguments give the sizes."""
         known = state.values.keys()
         if not all(used_vars(n) <= known for n in (*buffer.shape, *buffer.strides)):
             raise CallError(error("E0872", f"a pointer has no shape to bind those of `{buffer.name}` to", buffer.span))
@@ -152,7 +152,7 @@ def _handle(param: tir.Var, arg: Any) -> Any:
 
 
 def _argument_view(buffer: tir.Buffer, arg: Any, copies: list[tuple[np.ndarray, np.ndarray]]) -> View:
-    """The memory of an argument, seen through the parameter's buffer."""
+    """Return a view of an argument's memory as the parameter's buffer."""
     if isinstance(arg, View):
         return View(
             arg.storage, arg.data, buffer.dtype, arg.shape, arg.strides, arg.offset, buffer.name, arg.narrow, arg.steps
@@ -171,7 +171,7 @@ def _argument_view(buffer: tir.Buffer, arg: Any, copies: list[tuple[np.ndarray, 
 
 
 def _check_array(buffer: tir.Buffer, array: np.ndarray) -> None:
-    """dtype and rank of an argument. Vectors count as one more dimension at the end."""
+    """Check dtype and rank of an argument; vectors count as one more dimension at the end."""
     kind = numbers.stored(buffer.dtype)
     if array.dtype != kind:
         accepted = f"{buffer.dtype.element}" + (f" ({kind} bit patterns)" if is_narrow(buffer.dtype) else "")
@@ -210,7 +210,7 @@ def _pointer_offset(buffer: tir.Buffer, view: View) -> int:
 
 
 def _bind_vars(buffer: tir.Buffer, view: View, state: State) -> None:
-    """Symbolic sizes take the argument's."""
+    """Bind symbolic sizes to the sizes of the argument."""
     strides = view.strides if buffer.strides else ()
     for part, size in (*zip(buffer.shape, view.shape, strict=False), *zip(buffer.strides, strides, strict=False)):
         if isinstance(part, tir.Var) and part not in state.values:

@@ -38,7 +38,7 @@ class State:
     # ------------------------------------------------------------ errors
 
     def fault(self, code: str, message: str, node: Any, *, related: tuple[Label, ...] = ()) -> NoReturn:
-        """End the call with an error at `node`; of several iterations the first one's, so they run one by one."""
+        """Raise an error at `node`; vectorized iterations rerun one by one, to report the first one's."""
         if self.dims:
             raise Violation
         raise CallError(error(code, message, getattr(node, "span", None), related=related))
@@ -47,7 +47,7 @@ class State:
 
     @contextmanager
     def under(self, condition: np.ndarray) -> Iterator[bool]:
-        """Only the iterations where `condition` holds are active inside; False if there are none."""
+        """Restrict the active iterations to those where `condition` holds; False if there are none."""
         old = self.mask
         self.mask = condition if old is None else np.logical_and(old, condition)
         try:
@@ -57,7 +57,7 @@ class State:
 
     @contextmanager
     def under_lanes(self, condition: np.ndarray) -> Iterator[bool]:
-        """Only the lanes where `condition` holds are active inside, and only iterations that have such a lane."""
+        """Restrict the active lanes to those where `condition` holds, and the iterations to those with such a lane."""
         old = self.lanes_mask
         self.lanes_mask = condition = condition if old is None else np.logical_and(old, condition)
         some = condition.any(axis=-1)
@@ -149,7 +149,7 @@ class State:
         return base, steps
 
     def set_steps(self, var: tir.Var, form: Form | None) -> None:
-        """Remember how a variable that was just bound grows, if it does so evenly."""
+        """Record the steps of a variable that was just bound, if it is linear in the loop variables."""
         start_and_steps = None if form is None else self.resolve(form)
         if start_and_steps is None:
             self.steps.pop(var, None)
@@ -185,7 +185,7 @@ class State:
         return int(view.offset.flat[0]) if isinstance(view.offset, np.ndarray) else int(view.offset)
 
     def load_evenly(self, view: View, forms: list[Form]) -> Value | None:
-        """Elements as a window of memory, not to be kept past the next store; None if it takes addresses."""
+        """Load a window of memory, valid until the next store; None if the elements are not evenly spaced."""
         window = self.window(view, forms)
         if window is None:
             return None
@@ -198,7 +198,7 @@ class State:
         return from_memory(values, view.dtype) if view.narrow else values
 
     def store_evenly(self, view: View, forms: list[Form], value: Value) -> bool:
-        """Write a window of memory; False if it takes addresses."""
+        """Store to a window of memory; False if the elements are not evenly spaced."""
         window = self.window(view, forms)
         if window is None or any(n > 1 and not window.steps.get(a) for a, n in enumerate(self.sizes)):
             return False
@@ -262,7 +262,7 @@ class State:
         return from_memory(values, view.dtype) if view.narrow else values
 
     def _same_elements(self, view: View) -> None:
-        """Records are kept by elements of the storage; views of another size take iterations one by one."""
+        """Raise Violation if a view's element size is not the storage's, by which accesses are recorded."""
         if view.data.itemsize != view.storage.itemsize:
             raise Violation
 

@@ -23,11 +23,11 @@ Body = tuple[tir.Stmt, ...]
 
 
 class BreakLoop(Exception):
-    """`break` was reached."""
+    """Raised at `break`."""
 
 
 class ContinueLoop(Exception):
-    """`continue` was reached."""
+    """Raised at `continue`."""
 
 
 class Compiler(ExprCompiler):
@@ -184,7 +184,7 @@ class Compiler(ExprCompiler):
         return Nest(loops, bounds, inner, facts).run
 
     def _loop_with_jumps(self, stmt: tir.For) -> Run:
-        """A loop with `break` or `continue`: one iteration after the other."""
+        """Compile a loop with `break` or `continue`, which runs one iteration at a time."""
         low, extent, body = self.expr(stmt.min), self.expr(stmt.extent), self.body(stmt.body)
         step = 1 if stmt.step is None else tir.const_int(stmt.step) or 1
         var, kind = stmt.var, numbers.carrier(stmt.var.dtype).type
@@ -387,7 +387,7 @@ class Compiler(ExprCompiler):
         return run
 
     def _init(self, block: tir.Block) -> Run | None:
-        """Runs where all reduce axes are at their start."""
+        """Compile the init of a block, which runs where all reduce axes are at their start."""
         if block.init is None:
             return None
         body = self.body(block.init)

@@ -1,6 +1,6 @@
 """Accesses whose address is a sum of loop variables: windows of memory instead of lists of addresses.
 
-With loops side by side, an index such as `i * 4 + j` runs over memory in fixed steps, one per loop. The elements are
+With vectorized loops, an index such as `i * 4 + j` runs over memory in fixed steps, one per loop. The elements are
 then a strided view of the memory, which costs nothing to make. Axes of values are counted from the right, since a
 nested region puts its axes in front.
 """
@@ -43,7 +43,7 @@ class Window:
 
     @staticmethod
     def make(start: int, steps: Steps, sizes: list[int], itemsize: int) -> Window:
-        """Over axes of the given sizes; an axis without a step has one position."""
+        """Make a window over axes of the given sizes; an axis without a step has one position."""
         axes = range(len(sizes) - 1, -1, -1)
         shape = tuple(sizes[a] if steps.get(a) else 1 for a in axes)
         return Window(start, steps, shape, tuple(steps.get(a, 0) * itemsize for a in axes))

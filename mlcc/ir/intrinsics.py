@@ -1,4 +1,4 @@
-"""The intrinsics of TensorIR by name: what they take and give, what effect they have, and what passes have to know.
+"""The intrinsics of TensorIR by name: their operands and results, their effects, and other properties that passes use.
 
 One record each for the parser, the verifier, the interpreter, passes and backends. How something computes an intrinsic
 (the interpreter in NumPy, each target in its instructions, `arith` the bounds of its result) stands there, in one table

@@ -1,4 +1,4 @@
-"""Looking at relax functions, for passes in Python."""
+"""Analyses of relax functions, for passes in Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["all_global_vars", "all_vars", "bound_vars", "free_vars", "post_order
 
 
 def post_order_visit(expr: relax.Expr, visit: Callable[[Any], Any]) -> None:
-    """Call `visit` on every part of an expression, parts before wholes."""
+    """Call `visit` on every part of an expression in post-order."""
 
     class Visitor(PyExprVisitor):
         def visit_expr(self, expr: Any) -> None:

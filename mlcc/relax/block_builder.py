@@ -24,7 +24,7 @@ from mlcc.relax.scopes import DataflowScope, FunctionScope, TestingScope, misuse
 
 @dataclass
 class _Frame:
-    """A block in the making."""
+    """A block under construction."""
 
     dataflow: bool
     bindings: list[relax.Binding] = field(default_factory=list)
@@ -240,7 +240,7 @@ class BlockBuilder:
     def emit_while(
         self, condition: Callable[..., Any], body: Callable[..., Any], init: Any, name_hint: str = "loop"
     ) -> relax.Var:
-        """Bind a variable to what is left of `init`, a tuple, after `values = body(*values)` as long as
+        """Bind a variable to the values of a loop: starting from the tuple `init`, `values = body(*values)` as long as
         `condition(*values)` holds. Both are called once, with variables, to build functions of the module.
 
         What they use of the outside has to be among the values; shapes stay as they are.
@@ -273,7 +273,7 @@ class BlockBuilder:
         return self._add(func, scope.name, self._function_name)
 
     def _function_name(self, hint: str) -> str:
-        """A function that has a name keeps it, though variables may be called so, too."""
+        """The name for a function: an existing name is kept, even if a variable has the same one."""
         if hint not in self._module.module:
             self._names.setdefault(hint, 0)
             return hint
@@ -319,7 +319,7 @@ class BlockBuilder:
 
 
 def _identifier(hint: str) -> str:
-    """A hint with the characters replaced that no name has."""
+    """A name hint with all characters replaced that are not allowed in a name."""
     name = re.sub(r"\W", "_", hint, flags=re.ASCII)
     return name if name and not name[0].isdigit() else f"_{name}"
 

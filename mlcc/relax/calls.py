@@ -35,7 +35,7 @@ def call_tir_inplace(
 
 
 def _listed(args: Any) -> Any:
-    """One argument may stand without a list around it."""
+    """Wrap a single argument in a list."""
     single = not isinstance(args, (list, tuple, relax.Tuple))
     return (args,) if single else args
 

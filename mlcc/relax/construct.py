@@ -87,7 +87,7 @@ def joined(blocks: Iterable[relax.BindingBlock]) -> list[relax.BindingBlock]:
 
 
 def with_bound_result(branch: relax.SeqExpr) -> relax.SeqExpr:
-    """A branch whose result is a variable that it binds itself: the text of a branch ends in a binding."""
+    """Return a branch whose result is a variable that it binds: the text of a branch must end in a binding."""
     if isinstance(branch.body, relax.Var):
         for block in branch.blocks:
             if any(b.var is branch.body for b in block.bindings):

@@ -42,7 +42,7 @@ def unwrapped(value: Any) -> Any:
 
 
 def dimension(value: Any) -> tir.Expr:
-    """One dimension of a shape. Raises TypeError for what is no int64."""
+    """Convert one dimension of a shape. Raises TypeError unless it is an int64."""
     value = unwrapped(value)
     if isinstance(value, relax.PrimValue):
         value = value.value
@@ -75,7 +75,7 @@ def dimensions(shape: Any) -> relax.ShapeExpr:
 
 
 def as_expr(value: Any) -> relax.Expr:
-    """Any value as a graph-level expression: lists become tuples, arrays constants, None what stands for nothing.
+    """Convert a value to a graph-level expression: lists become tuples, arrays constants, None an empty object.
 
     Raises TypeError for what has no meaning as one.
     """
@@ -133,7 +133,7 @@ def struct_info(value: Any, what: str) -> relax.StructInfo:
 
 
 def dtype_of(value: Any) -> DType:
-    """A dtype by name, or as NumPy has it. Raises TypeError for what is none."""
+    """Convert the name of a dtype, or a NumPy dtype. Raises TypeError for any other value."""
     if isinstance(value, DType):
         return value
     try:

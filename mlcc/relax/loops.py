@@ -1,4 +1,4 @@
-"""Loops as relax functions: one that calls itself as the last thing it does, see `mlcc.relax.tail_calls`."""
+"""Loops as tail-recursive relax functions, see `mlcc.relax.tail_calls`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def while_loop(
 
 
 def _with_fresh_symbols(func: Any) -> Any:
-    """The function over symbolic variables that no other one has."""
+    """Return the function with new symbolic variables."""
     symbols = dict.fromkeys(n for n in walk(func) if isinstance(n, tir.Var))
     return substitute(func, {old: tir.Var(old.name, old.dtype) for old in symbols})
 
@@ -49,7 +49,7 @@ def _name(value: relax.Expr, index: int) -> str:
 
 
 def _unbound_sizes(values: Sequence[relax.Expr]) -> relax.ShapeExpr | None:
-    """The symbolic sizes that stand alone in no extent: they are passed on, so that the functions know them."""
+    """The symbolic sizes that are no extent by themselves, as a shape argument that makes them known."""
     infos = [v.struct_info for v in values if isinstance(v.struct_info, relax.TensorStructInfo)]
     alone = {d for i in infos for d in i.dims or ()}
     used = dict.fromkeys(n for i in infos for d in i.dims or () for n in walk(d) if isinstance(n, tir.Var))
@@ -67,7 +67,7 @@ def _private_function(
 
 
 def _next_values(builder: BlockBuilder, next_values: Any, carried: Sequence[relax.Var]) -> relax.Tuple:
-    """The next values, which have the shapes of the ones before; run time sees to it where it is not known."""
+    """The values after one iteration, cast to the shapes before it; unknown shapes are checked at run time."""
     values = list(next_values) if isinstance(next_values, (tuple, list)) else [next_values]
     if len(values) != len(carried):
         raise misuse(f"the body of the loop returns {len(values)} values, but the loop carries {len(carried)}")
@@ -95,7 +95,7 @@ def _recursive_function(
     like: Sequence[relax.Var],
     count: int,
 ) -> relax.Function:
-    """if test(values): the function again, of step(values); else: values."""
+    """Build the function `if test(values): return self(step(values)) else: return values`."""
     params = tuple(relax.Var(p.name, p.struct_info) for p in like)
     carried, rest = params[:count], params[count:]
     module = builder.get()

@@ -1,4 +1,4 @@
-"""A module that grows: functions are added under unique names, and equal ones are shared."""
+"""A builder of modules: functions are added under unique names, and equal ones are shared."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class PyExprMutator(Dispatcher):
         return self.builder_.lookup_binding(var)
 
     def set_var_remap(self, old_var: relax.Var, new_var: relax.Expr) -> None:
-        """From here on, `new_var` stands where `old_var` is used."""
+        """Replace uses of `old_var` by `new_var` from now on."""
         if not isinstance(old_var, relax.Var):
             raise TypeError("only variables can be remapped")
         self._remap[old_var] = convert.as_expr(new_var)

@@ -1,4 +1,4 @@
-"""The names of relax as people write them: `relax.Call(op, [x, y])`.
+"""The node constructors of the Python interface: `relax.Call(op, [x, y])`.
 
 Each stands for a class of the IR: it makes nodes of it from lists, numbers and names, checked, and `isinstance` and
 `match` know them. `type(node)` is the IR's class.
@@ -19,7 +19,7 @@ from mlcc.relax.convert import as_expr, struct_info
 
 
 class _NodeNameMeta(type):
-    """The class of the names: calling one calls its `make`."""
+    """The metaclass of the constructors: calling a class calls its `make`."""
 
     node: type
     make: Callable[..., Any]
@@ -134,7 +134,7 @@ def _variable(kind: type, name: Any, info: Any, span: Span | None) -> Any:
 
 
 class Var(metaclass=_NodeNameMeta, node=relax.Var):
-    """A variable with what is known of it."""
+    """A variable with its struct info."""
 
     @staticmethod
     def make(name_hint: str, struct_info: relax.StructInfo | None = None, span: Span | None = None) -> relax.Var:
@@ -143,7 +143,7 @@ class Var(metaclass=_NodeNameMeta, node=relax.Var):
 
 
 class DataflowVar(metaclass=_NodeNameMeta, node=relax.DataflowVar):
-    """A variable that lives in its dataflow block only."""
+    """A variable that is visible only in its dataflow block."""
 
     @staticmethod
     def make(

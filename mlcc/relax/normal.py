@@ -18,7 +18,7 @@ COMPUTING = (relax.Call, relax.TupleGetItem, relax.If, relax.Function, relax.Seq
 
 
 class Normalizer:
-    """Brings expressions to normal form. What needs a variable is given one by `emit`.
+    """Brings expressions to normal form. `emit` binds an expression that needs a variable to a new one.
 
     `begin(dataflow)` and `end()` open and close the block that `emit` adds to; `functions` are the module's.
     """
@@ -34,7 +34,7 @@ class Normalizer:
         self._normal: dict[int, relax.Expr] = {}  # what is known to be in normal form, kept alive for its id
 
     def keep(self, expr: relax.Expr) -> Any:
-        """Note that an expression is in normal form."""
+        """Record that an expression is in normal form."""
         self._normal[id(expr)] = expr
         return expr
 

@@ -47,7 +47,7 @@ def origins_of(binding: relax.Binding) -> list[str]:
 
 
 def said_of(binding: relax.Binding) -> str | None:
-    """The comment to write behind a binding again, where its text had one."""
+    """The comment that the text of a binding had, to print it again."""
     return next(iter(origins_of(binding)), None)
 
 
@@ -55,7 +55,7 @@ KEPT = Style(said_of)  # of texts that come from texts: comments behind bindings
 
 
 def kernel_origins(module: IRModule) -> dict[str, str]:
-    """By TensorIR function where its calls come from, as text; a function that no commented binding calls is absent."""
+    """Map each TensorIR function to the origins of its calls, as text; functions without commented calls are absent."""
     return {name: _listed(comments) for name, comments in _comments(module).items()}
 
 

@@ -34,7 +34,7 @@ def call_arguments(call: relax.Call) -> tuple[relax.Expr, ...]:
 
 
 def is_primitive(func: Func | None) -> bool:
-    """A fused function: one kernel to be, which no pass looks into for fusing again."""
+    """True for a fused function, which becomes one kernel and is not fused again."""
     return isinstance(func, relax.Function) and bool(func.attrs.get(PRIMITIVE))
 
 

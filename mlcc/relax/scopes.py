@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def misuse(message: str, help: str | None = None) -> CompileError:
-    """The error of calling the builder's methods in an order that means nothing."""
+    """Return the error for calling the builder's methods in an invalid order."""
     return CompileError(error("E0460", message, help=help))
 
 
 def parameters(value: Any) -> tuple[relax.Var, ...] | None:
-    """A function's parameters, from one variable or several. Raises TypeError for what is no variable."""
+    """Return a function's parameters from one variable or several. Raises TypeError for anything else."""
     if value is None:
         return None
     params = (value,) if isinstance(value, relax.Var) else value
@@ -38,7 +38,7 @@ def parameters(value: Any) -> tuple[relax.Var, ...] | None:
 
 
 class FunctionScope:
-    """A function in the making: its blocks so far."""
+    """A function under construction: its blocks so far."""
 
     def __init__(
         self, builder: BlockBuilder, name: str, params: Sequence[relax.Var] | None, attrs: Mapping[str, Any], pure: bool
@@ -68,7 +68,7 @@ class FunctionScope:
 
 
 class DataflowScope:
-    """A dataflow block in the making."""
+    """A dataflow block under construction."""
 
     def __init__(self, builder: BlockBuilder) -> None:
         self.builder = builder

@@ -1,4 +1,4 @@
-"""Calls of a function to itself that are the last thing it does: a relax function of these is a loop."""
+"""Recursive tail calls: a relax function whose calls to itself are all tail calls is a loop."""
 
 from __future__ import annotations
 

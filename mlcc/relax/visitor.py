@@ -1,4 +1,4 @@
-"""PyExprVisitor: look at every part of a relax function, in order."""
+"""PyExprVisitor: visit every part of a relax function, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One integer dtype for everything that counts: loops, axes, shapes and indices of a function."""
+"""Conversion of loops, axes, shapes and indices of a function to one integer dtype."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class _IndexDtypeConverter:
         return None if old is None else tuple(self.region(r) for r in old)
 
     def value(self, old: tir.Expr) -> Any:
-        """A computed value: variables that count have become wider, so operands are matched again."""
+        """Convert a computed value; index variables may be wider now, so the dtypes of operands are matched again."""
         if isinstance(old, tir.Var):
             return self.vars.get(old, old)
         if isinstance(old, tir.BufferLoad):
@@ -122,7 +122,7 @@ class _IndexDtypeConverter:
         return self.value(old)
 
     def index(self, old: tir.Expr) -> Any:
-        """A count, in the function's index dtype."""
+        """Convert an index or extent to the function's index dtype."""
         if not old.dtype.is_int:
             return self.value(old)
         if isinstance(old, tir.IntImm):

@@ -80,7 +80,7 @@ nearbyint = _rounding("nearbyint", builtins.round)
 
 
 def abs(x: Operand) -> Scalar:
-    """The magnitude: `T.fabs` of floats, a `T.Select` for signed integers."""
+    """The absolute value: `T.fabs` of floats, a `T.Select` for signed integers."""
     value = raw(x)
     if value.dtype.is_float:
         if isinstance(value, tir.FloatImm):

@@ -30,7 +30,7 @@ def create_prim_func(ops: Any, index_dtype_override: DType | str | None = None) 
 
 
 class _Builder:
-    """The buffers of one function in the making."""
+    """The buffers of one function under construction."""
 
     def __init__(self, parameters: list[Any], index_dtype: DType | str | None) -> None:
         self.parameters = parameters
@@ -113,7 +113,7 @@ class _Builder:
         return tir.BlockRealize((), tir.TRUE, block)
 
     def _nested(self, op: Operation, spatial: list[tir.IterVar]) -> tir.Stmt:
-        """A reduction whose ranges depend on where the result stands: a block of it in a block of the places."""
+        """Build a reduction whose ranges depend on the result's axes: its block is nested in a block of these axes."""
         outer_vars = [tir.Var(f"v_{a.var.name}", a.var.dtype) for a in spatial]
         renamed: dict[Any, Any] = {a.var: v for a, v in zip(spatial, outer_vars, strict=True)}
         reduced = [self._simplified_axis(a.iter_var, renamed) for a in op.reduce_axis]

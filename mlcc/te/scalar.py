@@ -105,7 +105,7 @@ class Scalar(Value):
 
 
 def _same(a: tir.Expr, b: tir.Expr) -> bool:
-    """Known to be equal: both sides simplify to one form."""
+    """True if both sides are known to be equal: they simplify to the same form."""
     if a is b:
         return True
     from mlcc.arith.analyzer import Analyzer

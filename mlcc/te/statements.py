@@ -1,4 +1,4 @@
-"""Tensors computed by statements, for operations that are no expression per element, such as a sort or a scan."""
+"""Tensors computed by statements, for operations without an expression per element, such as a sort or a scan."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def loop(extent: Operand, body: Callable[[Scalar], Statements], name: str = "i",
 
 
 def grid(extents: Sequence[Operand], body: Callable[..., Statements], prefix: str = "ax") -> tuple[tir.Stmt, ...]:
-    """Loops in each other, `body` over all of their variables."""
+    """Nested loops, with `body` called with all of their variables."""
 
     def nest(at: int, variables: tuple[Scalar, ...]) -> Statements:
         if at == len(extents):

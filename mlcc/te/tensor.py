@@ -69,7 +69,7 @@ class TensorLoad(tir.BufferLoad):
 
 
 class Tensor:
-    """An n-dimensional array in the making. `A[i, j]` and `A(i, j)` are its elements.
+    """An n-dimensional array under construction. `A[i, j]` and `A(i, j)` are its elements.
 
     `buffer` stands for it in expressions until a function gives it a buffer of its own.
     """

@@ -19,7 +19,7 @@ Subject = IRModule | tir.PrimFunc | relax.Function
 
 
 def verify(subject: Subject) -> list[Diagnostic]:
-    """All violations, warnings among them, function by function."""
+    """Return all violations, including warnings, function by function."""
     from mlcc.verify.graph import verify_function
     from mlcc.verify.prim_func import verify_prim_func
 
@@ -33,7 +33,7 @@ def verify(subject: Subject) -> list[Diagnostic]:
 
 
 def lint(subject: Subject) -> list[Diagnostic]:
-    """Warnings on a module that is well-formed: what is legal and certainly not meant, function by function."""
+    """Warnings on a well-formed module: code that is legal but certainly not intended, function by function."""
     from mlcc.verify.linting import lint_function, lint_prim_func
 
     def each(func: tir.PrimFunc | relax.Function, module: IRModule, report: Report) -> None:
@@ -60,7 +60,7 @@ def buildable(subject: Subject) -> list[Diagnostic]:
 
 
 def check(subject: Subject, build: bool = False) -> None:
-    """Raise CompileError for any violation but warnings; with `build` also for what keeps it from being built."""
+    """Raise CompileError for any violation except warnings; with `build` also for whatever prevents building."""
     diagnostics = verify(subject) + (buildable(subject) if build else [])
     errors = [d for d in diagnostics if d.severity is Severity.ERROR]
     if errors:

@@ -28,7 +28,7 @@ def check_regions(block: tir.Block, report: Report) -> None:
 
 
 class _Check(BlockAccess):
-    """Compares each access with the stated regions instead of collecting it."""
+    """Compares each access with the declared regions instead of collecting it."""
 
     def __init__(self, block: tir.Block, report: Report) -> None:
         own = {b.data for b in block.alloc_buffers}
@@ -60,7 +60,7 @@ class _Check(BlockAccess):
         self._conditional -= guarded
 
     def _swept(self, low: Expr, high: Expr) -> Interval:
-        """Ends that are attained: interval arithmetic takes a variable that comes up twice for two."""
+        """Exact bounds of an index, or no bounds if a variable occurs twice (intervals treat both as independent)."""
         first = self._analyzer.simplify(low)
         last = first if high is low else self._analyzer.simplify(high)
         if not (self._uses_variables_once(first) and self._uses_variables_once(last)):
@@ -73,7 +73,7 @@ class _Check(BlockAccess):
         return len(used) == len(set(used))
 
     def _by_pointer(self, data: tir.Var, mask: int, at: object) -> None:
-        """A pointer may be used with any part of the buffer: nothing is certain."""
+        """Ignore accesses by pointer: they may use any part of the buffer, so no fault is certain."""
 
     def _touch(self, accesses: Accesses, buffer: tir.Buffer, region: Region) -> None:
         match = self._matched.get(buffer.data)
@@ -95,7 +95,7 @@ class _Check(BlockAccess):
                     return
 
     def _exceeds(self, part: Interval, span: tir.Range, size: Expr) -> bool:
-        """A region that has all of the buffer is not left: what a block inside states may go beyond the buffer, where
+        """A region that covers the whole buffer is never left: an inner block may declare more than the buffer, where
         its code makes no access (padding)."""
         if part.low is None or part.high is None or part.empty:
             return False
@@ -145,7 +145,7 @@ def _is_true(predicate: Expr) -> bool:
 
 
 def _is_polynomial(expr: Expr) -> bool:
-    """Sums and products of variables and constants: their intervals are attained."""
+    """True for sums and products of variables and constants, whose intervals are exact."""
     stack: list[Expr] = [expr]
     while stack:
         top = stack.pop()

@@ -89,7 +89,7 @@ def check_axes(
 
 
 def _may_write_caller_memory(block: tir.Block, allocated: set[tir.Var]) -> bool:
-    """May the block write memory of the caller's?"""
+    """True if the block may write memory of the caller."""
     written = [r.buffer for r in block.writes or ()]
     return not written or any(b.data not in allocated and b.scope in ("", "global") for b in written)
 
@@ -187,7 +187,7 @@ def _vars(expr: Expr) -> list[tir.Var]:
 
 
 def _is_affine(expr: Expr) -> bool:
-    """Sums, differences, and products, quotients and remainders by positive constants."""
+    """True for sums, differences, and products, quotients and remainders by positive constants."""
     stack: list[Expr] = [expr]
     while stack:
         top = stack.pop()

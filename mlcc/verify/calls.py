@@ -75,5 +75,5 @@ def _intrinsic(call: tir.Call, name: str) -> Problem | None:
 
 
 def unknown_callee(name: str, known: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Message and help for a function that the module does not have."""
+    """Return message and help for a function that is missing in the module."""
     return f"the module has no function `{name}`", did_you_mean(name, known)

@@ -38,7 +38,7 @@ class GraphVerifier:
         }  # fmt: skip
 
     def function(self, func: relax.Function) -> None:
-        """Check a function, nested ones too: those see the variables around them."""
+        """Check a function and those nested in it, which see the variables of the outer one."""
         self.report.at(func)
         live, sizes, pure, flow = set(self._live), set(self._sizes), self._pure, self._in_dataflow
         self._pure, self._in_dataflow = func.is_pure and not func.attrs.get("relax.force_pure", False), False
@@ -243,5 +243,5 @@ class GraphVerifier:
 
 
 def verify_function(func: relax.Function, report: Report, functions: Functions) -> None:
-    """All rules of one graph-level function."""
+    """Check all rules of one graph-level function."""
     GraphVerifier(report, functions).function(func)

@@ -130,7 +130,7 @@ def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
 
 
 def _check_inputs_unmodified(call: relax.Call, name: str, func: tir.PrimFunc, count: int, report: Report) -> None:
-    """Report arguments that the function writes: values of the graph do not change, other users still read them."""
+    """Report arguments that the function writes: values of the graph are immutable, and other users may read them."""
     in_place = call.attrs.get("inplace_indices") or ()
     for at in written_parameters(func):
         if at < count and at not in in_place:

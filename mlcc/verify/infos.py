@@ -143,7 +143,7 @@ def dims_in(info: relax.StructInfo | None) -> list[tir.Expr]:
 
 
 def buffer_info(buffer: tir.Buffer) -> relax.TensorStructInfo:
-    """A TensorIR parameter as the graph level sees it."""
+    """The struct info of a TensorIR parameter."""
     shape = relax.ShapeExpr(buffer.shape, relax.ShapeStructInfo(buffer.shape, len(buffer.shape)))
     return relax.TensorStructInfo(shape, buffer.dtype, len(buffer.shape))
 

@@ -1,9 +1,9 @@
 """Warnings for legal code that is certainly a mistake, proven by a witness or by the function as a whole.
 
-W0301: iterations of a parallel loop that meet. Of each access a few iterations are evaluated (`witness`), and two that
-touch one element, at least one of them with a store, are reported. W0302: memory of the function's own that is read, in
-the first iteration of the loops around, before the text has any store to it. W0303: a parameter that nothing uses.
-W0305: a store that rounds.
+W0301: data races between iterations of a parallel loop. A few iterations of each access are evaluated; two that
+access the same element, one of them with a store, are reported. W0302: memory of the function that is read, in
+the first iteration of the enclosing loops, before any store to it. W0303: an unused parameter. W0305: a store
+that rounds its value.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class _LintVisitor(Paths):
     # ------------------------------------------------------------ parallel loops
 
     def report_races(self) -> None:
-        """Report parallel loops two of whose iterations certainly meet."""
+        """Report parallel loops that certainly have a data race between two iterations."""
         for loop in self._loops:
             for root, accesses in self._accesses.items():
                 inside = [a for a in accesses if loop in a.loops]
@@ -246,7 +246,7 @@ class _LintVisitor(Paths):
 
 
 def _same_constant(a: Node, b: Node) -> bool:
-    """Two stores of one constant: whichever comes last, the element is the same."""
+    """True for two stores of the same constant, whose order does not matter."""
     if not isinstance(a, tir.BufferStore) or not isinstance(b, tir.BufferStore):
         return False
     return (

@@ -105,7 +105,7 @@ class _BoundsChecker(Paths):
     def _outside(
         self, steps: list[Step], index: Expr, size: Expr, sizes: Env, greatest: bool
     ) -> tuple[int, dict[Loop, int], int] | None:
-        """A value of the index beyond one end, in which iterations, and the extent."""
+        """Find a value of the index beyond one end; return it with its iterations and the extent."""
         extreme = Search(self._numbers, steps, sizes).extreme(index, greatest)
         if extreme is None:
             return None
@@ -120,7 +120,7 @@ class _BoundsChecker(Paths):
     def _prove_outside(
         self, steps: list[Step], index: Expr, size: Expr, chosen: dict[Loop, int], greatest: bool
     ) -> str | None:
-        """The index in words, if it is outside in the first or last iterations whatever the sizes."""
+        """The index as text, if it is out of bounds in the first or last iterations for all sizes."""
         self._proofs -= 1
         if self._proofs < 0 or self._outside(steps, index, size, self._samples[1], greatest) is None:
             return None

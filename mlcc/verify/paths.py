@@ -1,4 +1,4 @@
-"""Every access of a function with the path to it: the loops, bindings and conditions that it stands in."""
+"""Every access of a function with the path to it: the enclosing loops, bindings and conditions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Loop(Step):
 
 
 class Let(Step):
-    """A variable that has a value."""
+    """A step into the scope of a variable with a value."""
 
     __slots__ = ("value", "var")
 
@@ -65,7 +65,7 @@ class Let(Step):
 
 
 class Guard(Step):
-    """A condition that `holds`, or does not."""
+    """A step into code that runs if the condition holds (or if not, without `holds`)."""
 
     __slots__ = ("condition", "holds")
 
@@ -75,7 +75,7 @@ class Guard(Step):
 
 
 class Perhaps(Step):
-    """Code of which it is not known whether it runs."""
+    """A step into code that may not run."""
 
     __slots__ = ()
 
@@ -94,22 +94,22 @@ class Paths:
         self._body(func.body, Start())
 
     def access(self, node: tir.BufferLoad | tir.BufferStore, path: Step) -> None:
-        """An access; a store comes after the loads of its value and indices."""
+        """Handle an access; a store comes after the loads of its value and indices."""
 
     def step(self, step: Step) -> None:
-        """A step that is entered."""
+        """Handle the entry of a step."""
 
     def leave(self, loop: Loop) -> None:
-        """The end of a loop's body."""
+        """Handle the end of a loop's body."""
 
     def allocate(self, buffer: tir.Buffer, path: Step) -> None:
-        """Memory that begins to live here."""
+        """Handle an allocation."""
 
     def alias(self, data: tir.Var, value: Expr) -> None:
-        """A pointer into other memory: a declared or matched buffer's."""
+        """Handle the pointer of a declared or matched buffer, which points into other memory."""
 
     def escape(self, call: tir.Call) -> None:
-        """A call that may do more to memory than its loads say."""
+        """Handle a call that may access more memory than its loads show."""
 
     # ------------------------------------------------------------ statements
 
@@ -283,7 +283,7 @@ def _statements(body: Body) -> Iterator[tir.Stmt]:
 
 
 def _may_exit(body: Body) -> bool:
-    """May statements end the iteration, the loop or the function that they stand in?"""
+    """True if statements may end the enclosing iteration, loop or function."""
     stack = [(stmt, False) for stmt in body]
     while stack:
         stmt, in_loop = stack.pop()

@@ -1,4 +1,4 @@
-"""The rules of TensorIR functions, in one walk in which every node is looked at once."""
+"""The rules of TensorIR functions, checked in one walk that visits every node once."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class FuncVerifier:
             self.report.add("E0343", f"loop `{name}` names a thread axis but is not bound to it", stmt)
 
     def _thread(self, tag: str, extent: Any, at: Any) -> None:
-        """One extent for each thread axis of a kernel (virtual threads may repeat)."""
+        """Check that each thread axis of a kernel has one extent (virtual threads may repeat)."""
         if tag not in THREADS:
             known = "blockIdx.x, threadIdx.x, vthread.x, ..."
             self.report.add("E0343", f"`{tag}` is not a thread axis", at, help=f"thread axes are {known}")
@@ -365,7 +365,7 @@ class FuncVerifier:
             self.report.add("E0342", f"the condition of {of} must be bool, not {condition.dtype}", near)
 
     def _expr(self, root: Expr) -> None:
-        """Every node below `root`; those seen before in a frame that still lives need no second look."""
+        """Check every node below `root`, except nodes that were already checked in a frame that is still open."""
         near = self.report.near
         stack: list[tuple[Any, Span | None]] = [(root, near)]
         while stack:
@@ -458,7 +458,7 @@ class _EndOfLet:
 
 
 def verify_prim_func(func: tir.PrimFunc, report: Report, functions: Mapping[str, Any]) -> None:
-    """All rules of one TensorIR function."""
+    """Check all rules of one TensorIR function."""
     before = len(report.found)
     FuncVerifier(report, functions).function(func)
     if len(report.found) == before:  # of what is well-formed

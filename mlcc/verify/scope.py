@@ -11,7 +11,7 @@ from mlcc.ir import tir
 
 
 class Scope:
-    """Nested frames of bound objects. An object is bound once in a function, and lives as long as its frame."""
+    """Nested frames of bound objects. An object is bound once in a function, and is visible until its frame ends."""
 
     def __init__(self) -> None:
         self._live: dict[Any, int] = {}  # object -> depth of blocks at its binding

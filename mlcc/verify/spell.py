@@ -1,4 +1,4 @@
-"""Expressions in messages: short, without the dtypes that the text needs."""
+"""Expressions as short text for messages, without dtypes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Span = tuple[int, int]  # least and greatest
 
 
 class Budget(Exception):
-    """The work that a function's analysis may take is used up."""
+    """Raised when the work limit for the analysis of a function is reached."""
 
 
 class Numbers:
@@ -129,8 +129,8 @@ class Numbers:
     # ------------------------------------------------------------ paths
 
     def follow(self, path: list[Step], chosen: dict[Loop, int], env: Env) -> dict[Loop, int] | None:
-        """Go a path in the iterations `chosen` (0 where not), adding to `env` what is bound on the way; the number of
-        iterations of each loop, or None if it is not certain that the end is reached."""
+        """Follow a path in the iterations `chosen` (0 by default), adding bound variables to `env`. Return the trip counts
+        of the loops, or None if it is not certain that the end is reached."""
         trips: dict[Loop, int] = {}
         for step in path:
             if isinstance(step, Let):
@@ -165,7 +165,7 @@ class Numbers:
 
 
 class Search:
-    """Looks for the iteration of a path in which a value is least or greatest, loop by loop."""
+    """Searches, loop by loop, the iteration of a path in which a value is least or greatest."""
 
     def __init__(self, numbers: Numbers, path: list[Step], sizes: Env) -> None:
         self._numbers = numbers
@@ -227,7 +227,7 @@ class Search:
         return None if trips is None or value is None else (value, chosen, env, trips)
 
     def _last_iterations(self, loops: Iterable[Loop]) -> dict[Loop, int] | None:
-        """The last iterations of loops whose extents can be told."""
+        """The last iterations of loops whose extents are known."""
         env, chosen = dict(self._sizes), dict[Loop, int]()
         for step in self._path:
             if isinstance(step, Let):
@@ -244,7 +244,7 @@ class Search:
         return chosen
 
     def loops_of(self, index: Expr) -> list[Loop]:
-        """The loops that a value depends on, by bindings as well."""
+        """The loops that a value depends on, directly or through bindings."""
         bound = {s.var: s for s in self._path if isinstance(s, (Let, Loop))}
         seen: set[int] = set()
         stack: list[Any] = [index]
