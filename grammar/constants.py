@@ -160,7 +160,7 @@ class Constants:
                     help="bring the data back, or drop `sha256=` to take the new ones",
                 )  # fmt: skip
             )
-        tensor.release()  # its checksum has been looked at
+        tensor.release()  # its checksum has been verified
         return tensor
 
     def _compare(

@@ -25,7 +25,7 @@ _IMPORTS = {
 }  # fmt: skip
 
 
-UNKNOWN: Any = object()  # what a name stands for whose definition was wrong: using it is no second error
+UNKNOWN: Any = object()  # the value of a name with a wrong definition: its uses are not reported again
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class _Reader:
             raise CompileError(walk.diagnostics)
         return IRModule(functions, attrs, walk.module_name, walk.global_infos)
 
-    # ------------------------------------------------------------ the outside
+    # ------------------------------------------------------------ module level
 
     def _top(self, stmt: tree.Stmt) -> None:
         walk = self.walk
@@ -236,7 +236,7 @@ class _Reader:
                     dtype = result_annotation(Evaluator(walk, Scope(walk.prelude)), cst.returns)
                     if dtype is not None:
                         walk.return_dtypes[name] = dtype
-                del walk.diagnostics[quiet:]  # said again when the function is walked
+                del walk.diagnostics[quiet:]  # reported when the function is walked
 
     def _function(self, cst: tree.Def) -> Func:
         if self._function_kind(cst) == "T":

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 WIDTH = 120
 STEP = 4
 NEVER = 1 << 30  # the width of what cannot stand on one line
-_MIN_BREAK = 24  # narrower brackets are not worth breaking
+_MIN_BREAK = 24  # narrower brackets are not broken
 _FILL_ITEM = 24  # lists of items up to this width are filled line by line
 
 WORDS = frozenset(keyword.kwlist) - {"True", "False", "None"}

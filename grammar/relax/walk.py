@@ -196,7 +196,7 @@ class _Walker:
             message = "R.output is allowed only at the end of a dataflow block"
             self.walk.fail("E0415", message, cst, "no dataflow block is open here")
         expr = relax_expr.expression(fw, cst)
-        empty = isinstance(expr, relax.Tuple) and not expr.fields  # TVM binds nothing to what is of no type
+        empty = isinstance(expr, relax.Tuple) and not expr.fields  # TVM does not bind values without a type
         if not isinstance(expr, relax.Call) and not empty:
             self.walk.fail("E0414", "this has no effect", cst, help="bind it to a name, or return it")
         self._bind(tree.Name(cst.start, cst.start, "_"), expr, None, cst)
@@ -277,7 +277,7 @@ class _Walker:
         if value is MODULE or isinstance(value, (str, DType, list, relax.StructInfo, Attrs)) or value is None:
             if value is None:
                 self.walk.fail("E0406", "None is not a value of a relax function", cst)
-            fw.define(target, value)  # a name of the text, for something that no variable can hold
+            fw.define(target, value)  # a name for a value that a variable cannot hold
             return
         if isinstance(value, (bool, int, float)):
             scalar = stated.dtype if isinstance(stated, relax.PrimStructInfo) else None

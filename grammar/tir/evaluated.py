@@ -26,7 +26,7 @@ def is_number(value: Any) -> bool:
 def mark(node: Any, span: Span) -> Any:
     """Set the span of a new node and of the conversions inside it."""
     if node.span is None:
-        object.__setattr__(node, "span", span)  # fresh, and nobody else has it yet
+        object.__setattr__(node, "span", span)  # new and not shared yet
         if isinstance(node, _LEAVES):
             return node
         stack = list(children(node))

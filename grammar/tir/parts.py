@@ -20,7 +20,7 @@ Handler = Callable[[Any, tree.Call], Any]
 Expr = tir.Expr
 
 
-# ---------------------------------------------------------------- what is no expression
+# ---------------------------------------------------------------- values that are not expressions
 
 
 def _comm_reducer(ev: Operators, cst: tree.Call) -> tir.CommReducer:

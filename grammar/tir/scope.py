@@ -32,7 +32,7 @@ class BlockFrame:
     allocs: list[tir.Buffer] = field(default_factory=list)
     matches: list[tir.MatchBufferRegion] = field(default_factory=list)
     annotations: dict[str, Any] = field(default_factory=dict)
-    places: dict[str, Span] = field(default_factory=dict)  # where what may be said only once was said
+    places: dict[str, Span] = field(default_factory=dict)  # the places of statements that may appear only once
 
 
 class Statements:
@@ -70,7 +70,7 @@ class FunctionWalk:
         self.out = Statements()
         self.signature = tir_types.Signature(self.ev, {})
         self.ranges: dict[tir.Var, tir.Range] = {}  # of the loops that are open
-        self.frames: list[BlockFrame | None] = [None]  # what statements stand directly in: a block, or not (None)
+        self.frames: list[BlockFrame | None] = [None]  # the enclosing block of each open body, or None
         self.root_allocs: list[tir.Buffer] = []
         self.attrs: dict[str, Any] = {}
         self.matched: dict[tir.Var, tir.Buffer] = {}

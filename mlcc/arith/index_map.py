@@ -163,7 +163,7 @@ def map_shape(index_map: IndexMap, shape: Sequence[Expr], analyzer: Analyzer | N
     return tuple(span.extent for span in ranges)
 
 
-# ---------------------------------------------------------------- the way back
+# ---------------------------------------------------------------- inversion
 
 
 def inverse(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer | None = None) -> IndexMap:

@@ -206,7 +206,7 @@ class Fuser:
             if len(value.args) <= 1 and early:
                 return value
         args, dtype = value.args, value.base.dtype
-        if len(args) == 1 and is_one(args[0].scale) and not self.constraints:  # as most are: nothing to look for
+        if len(args) == 1 and is_one(args[0].scale) and not self.constraints:  # the usual case: nothing to search
             (digit,), one = args, args[0].scale
             return self._cached_digit(value, [digit], [digit], one, IntImm(dtype, 0), product(digit.extent, one))
         used, unit = [False] * len(args), _first_unit(args)

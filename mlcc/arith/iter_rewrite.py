@@ -58,7 +58,7 @@ class IterMapRewriter:
         self.marks: list[IterMark] = []
         self.lenient = lenient
         self.padding: Expr = c.const(False)
-        self.collecting = False  # in the first of the two passes?
+        self.collecting = False  # True in the first of the two passes
         self.needs_padding = False
         self.unpadded: dict[object, IterMark] = {}  # by padded iterator, the original
         self._pads: dict[object, Padding] = {}

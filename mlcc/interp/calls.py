@@ -168,7 +168,7 @@ _BITS: dict[str, Callable[..., Value]] = {
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------- calls with a meaning of their own
+# ---------------------------------------------------------------- calls that are not functions of numbers
 
 
 def _first_argument(compiler: ExprCompiler, node: tir.Call) -> Closure:

@@ -282,7 +282,7 @@ class Machine:
             raise CallError(error("E0818", f"`R.{name}`: {exc}", call.span)) from None
         except MemoryError as exc:
             raise CallError(error("E0810", f"`R.{name}`: {exc}", call.span)) from None
-        except (ValueError, ZeroDivisionError) as exc:  # sizes that do not go together, which only their values show
+        except (ValueError, ZeroDivisionError) as exc:  # incompatible sizes, known only at run time
             raise CallError(error("E0805", f"`R.{name}`: {exc}", call.span)) from None
         return from_operator(result, call.struct_info, narrow)
 
@@ -349,7 +349,7 @@ class Machine:
             self._prim_func(func, args, outputs, call)
             return _result(outputs, call)
         for output in outputs:
-            output.storage.defined = None  # what the callee writes is its own affair
+            output.storage.defined = None  # writes of the callee are not checked
         self._run_packed(callee.name, [for_packed(v) for v in (*args, *outputs)], call)
         return _result(outputs, call)
 

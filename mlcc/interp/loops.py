@@ -1,9 +1,9 @@
 """Loop nests: the choice of loops that are vectorized as NumPy axes; the others run serially.
 
-A nest of directly nested loops runs with as many of them vectorized as possible (a `Region`), unless they are
-known to depend on their order: reduce axes are bound to them, or the region found that iterations touch one another's
-memory. Then what the region did is undone, the loop is marked, and the nest runs again. What goes wrong inside a
-region is undone too, and its iterations run one by one, so that the first error is the one that is reported.
+A nest of directly nested loops runs with as many of them vectorized as possible (a `Region`), except loops that are
+known to depend on their order: reduce axes are bound to them, or the region found that iterations access each other's
+memory. Then the writes of the region are undone, the loop is marked, and the nest runs again. After an error in a
+region, its writes are undone too and its iterations run one by one, so that the first error is the one reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mlcc.ir.tir import IterKind
 
 Run = Callable[[State], None]
 Body = tuple[tir.Stmt, ...]
-MAX_LANES = 1 << 17  # iterations side by side at most: what stays in a cache
+MAX_LANES = 1 << 17  # maximum of vectorized iterations: what fits in a cache
 MIN_VECTORIZED = 8
 
 
@@ -93,7 +93,7 @@ class Nest:
         self.facts = facts
         self.kinds = [carrier(loop.var.dtype).type for loop in loops]
         outer: set[tir.Var] = set()
-        self.fixed: list[bool] = []  # loops that never run side by side
+        self.fixed: list[bool] = []  # loops that are never vectorized
         for loop in loops:
             ragged = bool(outer & (_variables(loop.extent) | _variables(loop.min)))
             self.fixed.append(not facts.simple or loop.var in facts.ordered or ragged)

@@ -1,8 +1,8 @@
 """Memory of the interpreter: storages, views of them by buffers, and the record of their accesses.
 
-A `Storage` is the memory behind a data variable. It knows which elements were ever written, so that reading memory
-nobody wrote is an error. A `Region` is a part of the execution in which many loop iterations run side by side: it finds
-out whether one iteration touched what another one wrote, and can undo all of its writes.
+A `Storage` is the memory behind a data variable. It records which elements were written, so that reading uninitialized
+memory is an error. A `Region` is a part of the execution in which many loop iterations run vectorized: it detects
+whether one iteration accessed an element that another one wrote, and can undo all of its writes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class View:
     offset: Address
     name: str
     narrow: bool  # stored as bit patterns
-    steps: Steps | None = None  # how `offset` grows along the axes of loops that run side by side, if it does so evenly
+    steps: Steps | None = None  # steps of `offset` along the axes of vectorized loops, if it is linear
 
 
 def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -113,7 +113,7 @@ class _WindowAccess:
 class Region:
     """A set of vectorized iterations. `lanes` numbers them, in a shape that broadcasts with the region's values."""
 
-    _next = 1  # numbers are never used twice, so that the marks left by older regions mean nothing
+    _next = 1  # numbers are never reused, so marks left by older regions are ignored
 
     def __init__(self, sizes: tuple[int, ...], outer_dims: int, outer: Region | None, tracked: set[int]) -> None:
         self.sizes = sizes
@@ -129,10 +129,8 @@ class Region:
         lanes = np.arange(self.base, self.base + total, dtype=np.int64)
         self.lanes = lanes.reshape(sizes + (1,) * outer_dims)
         self.axes = range(outer_dims, outer_dims + len(sizes))  # counted from the right
-        self._log: list[tuple[np.ndarray, Any, Any]] = []  # where, index, what was there
-        self._windows: dict[
-            int, _WindowAccess
-        ] = {}  # storages of which each iteration has touched one element, its own
+        self._log: list[tuple[np.ndarray, Any, Any]] = []  # array, index, overwritten values
+        self._windows: dict[int, _WindowAccess] = {}  # storages of which each iteration accessed one element of its own
         self._marked: set[int] = set()
 
     def read(self, storage: Storage, at: np.ndarray, mask: np.ndarray | None, trailing: int) -> None:

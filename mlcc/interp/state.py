@@ -31,9 +31,9 @@ class State:
         self.env = env
         self.functions = functions
         self.sizes: list[int] = []  # of the leading axes of values, from the right
-        self.steps: dict[tir.Var, tuple[int, Steps]] = {}  # variables that grow evenly along those axes
-        self.lanes = 1  # how many iterations run side by side
-        self.threads = 0  # how many thread axes with barriers are among them
+        self.steps: dict[tir.Var, tuple[int, Steps]] = {}  # variables that are linear along those axes
+        self.lanes = 1  # number of vectorized iterations
+        self.threads = 0  # number of thread axes with barriers among them
 
     # ------------------------------------------------------------ errors
 

@@ -371,7 +371,7 @@ class Compiler(ExprCompiler):
                 if s.dims:
                     s.set_steps(var, form)
                 elif s.steps:
-                    s.steps.pop(var, None)  # left by an earlier run side by side
+                    s.steps.pop(var, None)  # left by an earlier vectorized run
             if predicate is None:
                 inside(s)
                 return

@@ -32,7 +32,7 @@ class PyExprMutator(Dispatcher):
         self.builder_ = BlockBuilder(mod)
         self._remap: dict[relax.Var, relax.Expr] = {}
 
-    # ------------------------------------------------------------ what subclasses call
+    # ------------------------------------------------------------ called by subclasses
 
     def visit_expr(self, expr: Any) -> Any:
         """The expression rewritten, in normal form."""

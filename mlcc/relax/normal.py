@@ -31,7 +31,7 @@ class Normalizer:
         self._begin = begin
         self._end = end
         self._functions = functions
-        self._normal: dict[int, relax.Expr] = {}  # what is known to be in normal form, kept alive for its id
+        self._normal: dict[int, relax.Expr] = {}  # expressions known to be in normal form, kept alive for their ids
 
     def keep(self, expr: relax.Expr) -> Any:
         """Record that an expression is in normal form."""

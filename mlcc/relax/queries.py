@@ -155,7 +155,7 @@ def _is_pure_callee(op: Any, module: IRModule) -> bool:
     if isinstance(op, relax.Function):
         return op.is_pure
     if isinstance(op, relax.ExternFunc):
-        return False  # what the environment does is not known
+        return False  # effects of the environment are not known
     return isinstance(op, relax.Expr) and isinstance(op.struct_info, relax.FuncStructInfo) and op.struct_info.purity
 
 

@@ -64,7 +64,7 @@ class _Arguments:
 
     builder: BlockBuilder
     params: list[Any] = field(default_factory=list)  # te tensors and variables
-    values: list[relax.Expr] = field(default_factory=list)  # what is given for them
+    values: list[relax.Expr] = field(default_factory=list)  # the arguments for them
     scalars: list[tir.Expr] = field(default_factory=list)
     fresh: dict[tir.Var, tir.Var] = field(default_factory=dict)  # the caller's -> the function's
     vdevice: str | None = None

@@ -41,7 +41,7 @@ class _Check(BlockAccess):
         self._reported: set[tuple[tir.Buffer, bool]] = set()
         self._stated = {
             True: _by_data(block.writes),
-            # what is written may be read back: a reduction does, and so does a block that fills its output in steps
+            # a block may read what it writes: reductions do, and blocks that fill their output in steps
             False: _by_data((*block.reads, *block.writes)),
         }
         self._local = own | {m.buffer.data for m in block.match_buffers}

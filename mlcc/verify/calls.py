@@ -27,7 +27,7 @@ def call_problem(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None
 def _function(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None:
     func = functions.get(call.op.name)
     if func is None:
-        return None  # a missing function is the build's to report
+        return None  # missing functions are reported when building
     if not isinstance(func, tir.PrimFunc):
         return "E0354", f"`{call.op.name}` is a graph-level function; TensorIR cannot call it"
     if len(func.params) != len(call.args):

@@ -88,7 +88,7 @@ def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
         return
     func = functions.get(callee.name)
     if func is None:
-        return  # a missing function is the build's to report
+        return  # missing functions are reported when building
     if not isinstance(func, tir.PrimFunc):
         report.add("E0488", f"`{callee.name}` is not a TensorIR function", call)
         return

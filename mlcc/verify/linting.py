@@ -117,15 +117,15 @@ class _LintVisitor(Paths):
         if symbols:
             self._samples.append({v: 67 + 4 * at for at, v in enumerate(symbols, 1)})
         self._params = {b.data for b in func.buffers if b is not None}
-        self._roots: dict[tir.Var, tir.Var | None] = {}  # of views: what they view, None if not known
-        self._unwritten: set[tir.Var] = set()  # memory of the function's own that nothing has written so far
+        self._roots: dict[tir.Var, tir.Var | None] = {}  # the buffer behind each view, None if not known
+        self._unwritten: set[tir.Var] = set()  # allocated memory that nothing has written so far
         self._accesses: dict[tir.Var, list[_Access]] = {}
         self._parallel: list[Loop] = []
         self._loops: list[Loop] = []
         self._parallel_around: dict[tir.Var, frozenset[Loop]] = {}  # the parallel loops around an allocation
         self._aliased: set[tir.Var] = set()  # roots that are seen through more than one buffer
 
-    # ------------------------------------------------------------ what Paths tells
+    # ------------------------------------------------------------ calls from Paths
 
     def step(self, step: Step) -> None:
         if isinstance(step, Loop) and isinstance(step.node, tir.For) and step.node.kind is ForKind.PARALLEL:
@@ -180,7 +180,9 @@ class _LintVisitor(Paths):
         for loop in self._loops:
             for root, accesses in self._accesses.items():
                 inside = [a for a in accesses if loop in a.loops]
-                local = root not in self._params and len(inside) == len(accesses)  # it may be each iteration's own
+                local = root not in self._params and len(inside) == len(
+                    accesses
+                )  # each iteration may have a private copy
                 if root in self._aliased or local or loop in self._parallel_around.get(root, ()):
                     continue
                 if any(isinstance(a.node, tir.BufferStore) for a in inside) and self._report_race(loop, inside):

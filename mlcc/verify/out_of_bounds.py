@@ -32,7 +32,7 @@ def check_bounds(func: tir.PrimFunc, report: Report) -> None:
     """Report accesses of a well-formed function that are outside of their buffer, whatever the arguments."""
     symbols = shape_symbols(func)
     walk = _BoundsChecker(report, symbols)
-    with contextlib.suppress(Budget):  # what is left then is not judged
+    with contextlib.suppress(Budget):  # after that, the rest is not checked
         walk.function(func)
 
 

@@ -42,7 +42,7 @@ class FuncVerifier:
         self._blocks: set[tir.Block] = set()
         self._parts: Counter[Part] = Counter()
         self._local = Local()
-        self._reported: set[tir.Var] = set()  # variables of which something was said
+        self._reported: set[tir.Var] = set()  # variables that were reported
 
     def function(self, func: tir.PrimFunc) -> None:
         """Check a whole function."""

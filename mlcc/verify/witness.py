@@ -16,7 +16,7 @@ from mlcc.ir.construct import truncdiv
 from mlcc.ir.tir import Expr
 from mlcc.verify.paths import Guard, Let, Loop, Perhaps, Step
 
-_MAX_TRIED = 256  # iterations of a loop of which each is tried where an index turns
+_MAX_TRIED = 256  # iterations tried one by one if an index is not monotonic
 
 Env = dict[tir.Var, int]
 Span = tuple[int, int]  # least and greatest
@@ -129,8 +129,10 @@ class Numbers:
     # ------------------------------------------------------------ paths
 
     def follow(self, path: list[Step], chosen: dict[Loop, int], env: Env) -> dict[Loop, int] | None:
-        """Follow a path in the iterations `chosen` (0 by default), adding bound variables to `env`. Return the trip counts
-        of the loops, or None if it is not certain that the end is reached."""
+        """Follow a path in the iterations `chosen` (0 by default), adding bound variables to `env`.
+
+        Return the number of iterations of each loop, or None if it is not certain that the end is reached.
+        """
         trips: dict[Loop, int] = {}
         for step in path:
             if isinstance(step, Let):
