@@ -78,7 +78,7 @@ def lies_below(path: str, text: str) -> bool:
 
 
 def data_file_line(path: str, text: str) -> str:
-    """Return the comment line that names the data file `path` for the text at `text`. Raises CompileError E0906 for data
+    """Return the comment line that names the data file `path` of the text at `text`. Raises CompileError E0906 for data
     outside the folder of the text."""
     name = os.path.relpath(path, os.path.dirname(text) or ".")
     if text == "-" or name.split(os.sep)[0] == os.pardir:

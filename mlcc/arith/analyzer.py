@@ -1,4 +1,4 @@
-"""The analyzer: simplification, bounds, residues and proofs under what is known of variables."""
+"""The analyzer: simplification, bounds, residues and proofs under assumptions on variables."""
 
 from __future__ import annotations
 

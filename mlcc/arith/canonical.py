@@ -146,7 +146,7 @@ class Canonical(Rewrite):
         return self._move_into_min_max(total)
 
     def _move_into_min_max(self, total: Sum) -> Linear:
-        """max(x, y - k) + k == max(x + k, y), and so for min: the constant goes inside where it cancels."""
+        """max(x, y - k) + k == max(x + k, y), likewise for min: the constant moves inside where it cancels."""
         if not total.base:
             return total
         for at, term in enumerate(total.terms):

@@ -137,7 +137,7 @@ def linear_parts(expr: Expr, casts: bool = False) -> tuple[dict[tir.Var, int], i
 
 
 def _narrow(part: Expr, bounds: dict[tir.Var, Bound]) -> None:
-    """Tighten each variable of `sum(k * v) + c <= 0` by what the others allow."""
+    """Tighten each variable of `sum(k * v) + c <= 0` by the bounds of the others."""
     a, b = part.lhs, part.rhs  # type: ignore[attr-defined]
     match part:
         case tir.LT():

@@ -234,14 +234,14 @@ class Rewrite:
         return self._lt_moved(a, b) if divided is None else divided
 
     def _lt_moved(self, a: Expr, b: Expr) -> Expr | None:
-        """a < b with constants and factors moved across; extended where the linear form is at hand."""
+        """a < b with constants and factors moved across; extended by classes that know the linear form."""
         return self._apply_rules(LESS, a, b)
 
     def _again(self, a: Expr, b: Expr) -> Expr:
         return self.visit(c.less(a, b))
 
     def _lt_divided(self, a: Expr, b: Expr) -> Expr | None:
-        """Overridden where the linear form is at hand."""
+        """Overridden by classes that know the linear form."""
         return None
 
     # ------------------------------------------------------------ logic and choices

@@ -394,7 +394,7 @@ class Machine:
         return ()
 
     def _message(self, args: Sequence[relax.Expr], call: relax.Call, frame: Frame) -> str:
-        """A format and the values it takes."""
+        """Format a message with its values."""
         form, *values = [_item_if_scalar(to_python(self.expr(a, frame), call.span)) for a in args] or [""]
         return _format_message(form, values) if form else " ".join(map(str, values))
 
@@ -459,7 +459,7 @@ class _PartialCall:
 
 
 def _spread(value: Any) -> list[Any]:
-    """The arguments of a call that takes them as one tuple; one value may stand alone."""
+    """The arguments of a call that takes them as one tuple, or as a single value."""
     return list(value) if isinstance(value, tuple) else [value]
 
 
@@ -500,7 +500,7 @@ def _item_if_scalar(value: Any) -> Any:
 
 
 def _format_message(form: str, values: list[Any]) -> str:
-    """Python's format; what does not fit is listed after the text."""
+    """Apply Python's `format`; values that do not fit are listed after the text."""
     try:
         return form.format(*values)
     except (IndexError, KeyError, ValueError):

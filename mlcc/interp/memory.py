@@ -46,7 +46,7 @@ class Storage:
         return Storage(array.reshape(-1).view(np.uint8), array.dtype.itemsize, None, name)
 
     def typed(self, kind: np.dtype) -> np.ndarray:
-        """The memory as elements of a NumPy type. Another element size ends the record of what was written."""
+        """The memory as elements of a NumPy type. Another element size ends the record of written elements."""
         typed_data = self._typed.get(kind)
         if typed_data is None:
             if kind.itemsize != self.itemsize:

@@ -175,7 +175,7 @@ def narrowed(value: Value, dtype: DType) -> Value:
 
 
 def cast(to: DType, source: DType) -> Callable[[Value], Value]:
-    """Conversion of values; NaN becomes integer 0, and what does not fit an integer the nearest value that does."""
+    """Convert values; NaN becomes integer 0, and values out of an integer's range the nearest one in range."""
     to, source = to.element, source.element
     if to is source:
         return lambda v: v

@@ -75,7 +75,7 @@ def all_global_vars(expr: relax.Expr) -> list[relax.GlobalVar]:
 
 
 def remove_all_unused(func: relax.Function, module: IRModule | None = None) -> relax.Function:
-    """The function without bindings that nothing needs and that have no effect.
+    """The function without bindings that are unused and have no effect.
 
     `module` says which of its functions are pure; calls of functions that it does not have stay.
     """
@@ -87,7 +87,7 @@ def remove_all_unused(func: relax.Function, module: IRModule | None = None) -> r
 
 
 def _without(expr: Any, live: set[relax.Var]) -> Any:
-    """The expression without bindings of other variables than `live`."""
+    """The expression with only the bindings of variables in `live`."""
     match expr:
         case relax.Function(body=body):
             return replace(expr, body=_without(body, live))

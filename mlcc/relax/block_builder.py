@@ -55,7 +55,7 @@ class BlockBuilder:
 
     @staticmethod
     def current() -> BlockBuilder | None:
-        """The builder whose function is open, the innermost one."""
+        """The builder of the innermost open function."""
         open_scopes = _scopes.get()
         return open_scopes[-1] if open_scopes else None
 
@@ -243,7 +243,7 @@ class BlockBuilder:
         """Bind a variable to the values of a loop: starting from the tuple `init`, `values = body(*values)` as long as
         `condition(*values)` holds. Both are called once, with variables, to build functions of the module.
 
-        What they use of the outside has to be among the values; shapes stay as they are.
+        Outer values that they use must be among the loop values; shapes must not change.
         """
         from mlcc.relax.loops import while_loop
 

@@ -29,7 +29,7 @@ def call_tir(gvar: relax.GlobalVar, args: Any, out_sinfo: OutInfo, tir_vars: Any
 def call_tir_inplace(
     gvar: relax.GlobalVar, args: Any, inplace_indices: Any, out_sinfo: OutInfo, tir_vars: Any = None
 ) -> relax.Call:
-    """Like `call_tir`; result i takes the place of argument `inplace_indices[i]`, or is new where that is -1."""
+    """Like `call_tir`; result i overwrites argument `inplace_indices[i]`, or is a new tensor where that is -1."""
     _need_global(gvar, "call_tir_inplace")
     return call("call_tir_inplace", gvar, _listed(args), inplace_indices, out_sinfo, tir_vars=_shape(tir_vars))
 

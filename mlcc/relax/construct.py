@@ -46,7 +46,7 @@ def make_function(
     params: tuple[relax.Var, ...], body: relax.SeqExpr, attrs: Attrs, ret: relax.StructInfo | None = None,
     is_pure: bool = True, span: Span | None = None,
 ) -> relax.Function:  # fmt: skip
-    """A function. Its result has the struct info `ret`, or that of the body where this says more."""
+    """Make a function. Its result has the struct info `ret`, or that of the body if it is more precise."""
     known = visible_struct_info(body.struct_info or relax.ObjectStructInfo(), params)
     if ret is None or fit(ret, known) is Fit.COVERS:
         ret = known if ret is None or not same_info(ret, known) else ret

@@ -97,7 +97,7 @@ class Dispatcher:
         return op
 
     def visit_expr_fallback_(self, op: relax.Expr) -> Any:
-        """Visit an expression whose class has no method, or none that is overridden."""
+        """Visit an expression of a class without an overridden method."""
         raise NotImplementedError
 
     def visit_call_(self, op: relax.Call) -> Any:

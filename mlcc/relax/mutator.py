@@ -17,7 +17,7 @@ from mlcc.relax.normal import make_if
 
 
 class PyExprMutator(Dispatcher):
-    """Rewrites expressions. Override the methods of what is to change; they return what takes its place.
+    """Rewrites expressions. Override the methods of the expressions to change; they return the replacement.
 
     `builder_` holds the module that functions are added to; what it emits stands before the binding in hand. Struct
     info of what changes is inferred anew, and nested results get variables. What does not change is the same object.
@@ -157,7 +157,7 @@ class PyExprMutator(Dispatcher):
         return exprs if all(a is b for a, b in zip(rewritten, exprs, strict=True)) else rewritten
 
     def _info(self, info: Any) -> Any:
-        """Struct info whose shapes name remapped variables."""
+        """Struct info with the variables in its shapes remapped."""
         if isinstance(info, relax.Var):
             return self._remap.get(info, info)
         if isinstance(info, tir.Expr) or not self._remap or info is None:

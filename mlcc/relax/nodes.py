@@ -329,7 +329,7 @@ class SeqExpr(metaclass=_NodeNameMeta, node=relax.SeqExpr):
 
 
 class Function(metaclass=_NodeNameMeta, node=relax.Function):
-    """A function. What it returns is what is known of its body, unless `ret_struct_info` says less or more."""
+    """A function. Its result has the struct info of its body, unless `ret_struct_info` is given."""
 
     @staticmethod
     def make(

@@ -23,7 +23,7 @@ def call(name: str, *args: Any, **kwargs: Any) -> relax.Call:
 
 
 def _argument(value: Any, kind: str) -> Any:
-    """`value` as the operators' binder takes it: arrays are constants where a tensor belongs, else numbers."""
+    """Convert `value` for the operators' binder: arrays are constants where a tensor is expected, else numbers."""
     if kind in _GRAPH_KINDS and convert.is_array(value) and not isinstance(value, (bool, int, float)):
         return convert.constant(value)
     value = convert.unwrapped(value)

@@ -165,7 +165,7 @@ def callees(func: Func) -> set[str]:
 
 
 def live_vars(func: relax.Function, module: IRModule) -> set[relax.Var]:
-    """The variables whose values are needed. A branch's own bindings count on their own, not for the `if`."""
+    """The variables whose values are needed; bindings in a branch are judged separately from the `if`."""
     needs: dict[relax.Var, list[relax.Var]] = {}
     worklist = list(_outer_uses(func.body))
     for binding, block in all_bindings(func.body):

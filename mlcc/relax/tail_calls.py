@@ -8,14 +8,14 @@ from mlcc.ir import relax
 
 
 def tail_calls(name: str, func: relax.Function) -> frozenset[relax.Call]:
-    """The calls of the function `name` in its own body whose value is its own result, whatever branch they stand in."""
+    """The recursive calls of the function `name` whose value is its result, in any branch."""
     return frozenset(
         c for c in _calls_in_tail_position(func.body) if isinstance(c.op, relax.GlobalVar) and c.op.name == name
     )
 
 
 def _calls_in_tail_position(expr: relax.Expr) -> Iterator[relax.Call]:
-    """The calls that give the value of an expression, with nothing after them."""
+    """The calls that compute the value of an expression as their last step."""
     if isinstance(expr, relax.Call):
         yield expr
     elif isinstance(expr, relax.If):

@@ -7,7 +7,7 @@ from mlcc.relax.dispatch import Dispatcher
 
 
 class PyExprVisitor(Dispatcher):
-    """Visits all parts of an expression, operands first to last. Override the methods of what is of interest.
+    """Visits all parts of an expression, operands first to last. Override the methods of interest.
 
     class CountCalls(PyExprVisitor):
         def visit_call_(self, op):

@@ -22,8 +22,8 @@ LAYOUT_FREE = "layout_free_placeholders"
 def create_prim_func(ops: Any, index_dtype_override: DType | str | None = None) -> tir.PrimFunc:
     """The function whose parameters are `ops`: tensors, results after what they need or before, and variables.
 
-    Tensors that are computed but not listed live in the function. With `index_dtype_override` all indices, extents
-    and shapes have that dtype.
+    Tensors that are computed but not listed are allocated in the function. With `index_dtype_override` all indices,
+    extents and shapes have that dtype.
     """
     parameters = list(ops) if isinstance(ops, (list, tuple)) else [ops]
     return _Builder(parameters, index_dtype_override).build()

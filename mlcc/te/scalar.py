@@ -126,7 +126,7 @@ def operand(value: Operand) -> Any:
 
 
 def true_divide(a: Any, b: Any) -> tir.Expr:
-    """a / b of floats. Raises TypeError for integers, whose division must say how it rounds."""
+    """a / b of floats. Raises TypeError for integers, whose division must state its rounding."""
     left, right = construct.match_types(a, b)
     if not left.dtype.is_float:
         raise TypeError("`/` needs floats: use `//` or te.truncdiv for integers")

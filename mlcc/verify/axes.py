@@ -69,10 +69,10 @@ class Local:
 def check_axes(
     realize: tir.BlockRealize, domains: Domains, guarded: bool, report: Report, is_part: bool, local: Local
 ) -> None:
-    """Report axes whose bindings miss or leave their domain.
+    """Report axes whose bindings do not cover their domain, or leave it.
 
-    `guarded`: a condition around may exclude values. `is_part`: other blocks may have the values that are missed.
-    `local` are the buffers that live inside the function; of these a part may be all that is needed.
+    `guarded`: an enclosing condition may exclude values. `is_part`: other blocks may cover the missing values.
+    `local` are the buffers that the function allocates; it may need only a part of them.
     """
     block = realize.block
     free = guarded or not is_one(realize.predicate)

@@ -113,7 +113,7 @@ class GraphVerifier:
         self.report.near = near
 
     def _substitute_new_sizes(self, want: relax.StructInfo, have: relax.StructInfo) -> relax.StructInfo:
-        """`want` with the sizes that are new in it taken from `have`: (n, n) of (3, 4) is (3, 3)."""
+        """Substitute the new sizes in `want` by those of `have`: (n, n) and (3, 4) give (3, 3)."""
         bound: dict[tir.Var, tir.Expr] = {}
         match_info(want, have, bound)
         new = {var: value for var, value in bound.items() if var not in self._sizes}

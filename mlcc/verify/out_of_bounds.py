@@ -1,4 +1,4 @@
-"""Report accesses that are certainly outside of their buffer (E0355).
+"""Report accesses that are certainly out of bounds (E0355).
 
 Intervals of the loop variables tell in one walk which indices cannot leave their dimension: nearly all of them. For the
 others a witness is searched (`witness`): an iteration in which the access is certainly made, and outside. With symbolic
@@ -29,7 +29,7 @@ _SCOPES = ("", "global", "local", "shared")
 
 
 def check_bounds(func: tir.PrimFunc, report: Report) -> None:
-    """Report accesses of a well-formed function that are outside of their buffer, whatever the arguments."""
+    """Report accesses of a well-formed function that are out of bounds for all arguments."""
     symbols = shape_symbols(func)
     walk = _BoundsChecker(report, symbols)
     with contextlib.suppress(Budget):  # after that, the rest is not checked
