@@ -217,7 +217,7 @@ class Writer:
     # ------------------------------------------------------------ expressions
 
     def text(self, node: Any, prec: int = ANY, like: DType | None = None) -> str:
-        """The text of an expression, struct info, or any other node that is no statement."""
+        """The text of an expression, struct info, or any other node that is not a statement."""
         return self.join([Child(node, prec, like)])
 
     def value(self, value: Any) -> str:

@@ -54,7 +54,7 @@ def literal(fw: FunctionWalk, cst: tree.Expr) -> Any:
     elif (text := _float_text(cst)) is not None:
         if text.strip().lower().lstrip("+-") in ("inf", "infinity", "nan"):
             return float(text)
-        help = 'as text there are "inf", "-inf" and "nan"'
+        help = 'only "inf", "-inf" and "nan" are written as text'
         fw.walk.fail("E0905", f'"{text}" is not a number', cst, help=help)
     else:
         value = values.plain(fw.scalar(cst))

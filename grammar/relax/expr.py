@@ -69,7 +69,7 @@ def value(fw: FunctionWalk, cst: tree.Expr) -> Any:
 
 def _literal(fw: FunctionWalk, cst: tree.Literal) -> Any:
     if cst.value is Ellipsis:
-        fw.walk.fail("E0406", "`...` is not a value", cst, "something is still to be written here")
+        fw.walk.fail("E0406", "`...` is not a value", cst, "this part is still to be written")
     return cst.value
 
 

@@ -344,7 +344,7 @@ class _Walker:
         fw = self.fw
         known = cast.value.struct_info
         if known is not None and relations.fit(cast.struct_info, known) is Fit.CONTRADICTS and not is_symbolic(cast):
-            text = f"the value is {text_of(known)}, it can never be {text_of(cast.struct_info)}"
+            text = f"the value is {text_of(known)} and can never be {text_of(cast.struct_info)}"
             self.walk.note("E0411", text, cst)
         if stated is not None and relations.fit(stated, cast.struct_info) is not Fit.COVERS:
             text = f"`{target.id}` is {text_of(cast.struct_info)}, not {text_of(stated)}"

@@ -162,7 +162,7 @@ def _words(accepted: set[str], failed: int) -> str:
 
 def _hint(token: Token, accepted: set[str]) -> str | None:
     if token.type == "EQUAL" and "EQUAL" not in accepted:
-        return "a comparison is written `==`"
+        return "write `==` for a comparison"
     if "NAME" in accepted and token.type.isalpha() and str(token.value).isidentifier() and token.type != "NAME":
         return f"`{token.value}` is a keyword and cannot be a name"
     return None

@@ -157,7 +157,7 @@ class Lexer:
         if (tab8 > top8) != (tab1 > top1) or (tab8 < top8) != (tab1 < top1):
             self._note(
                 "E0104", "inconsistent tabs and spaces", token.start - len(blank), token.start,
-                "the meaning of this indentation depends on the width of a tab", help="indent with spaces only",
+                "the depth of this indentation depends on the width of a tab", help="indent with spaces only",
             )  # fmt: skip
         opens = header is not None and header.type in _HEADERS
         if tab8 > top8:
@@ -191,7 +191,7 @@ class Lexer:
     def _fill_block(self, header: Token, colon: Token) -> Iterator[Token]:
         self._note(
             "E0103", f"expected an indented block after `{header.value}`", header.start, colon.end,
-            "nothing is indented under this line", help="an empty block is written `pass`",
+            "nothing is indented under this line", help="write `pass` for an empty block",
         )  # fmt: skip
         at = colon.end
         yield from (Token("INDENT", at, at), Token("PASS", at, at), Token("NEWLINE", at, at), Token("DEDENT", at, at))
@@ -288,7 +288,7 @@ class Lexer:
         if "quotation mark" in name:
             hint = "strings take straight quotes, \" or '"
         elif char == "!":
-            hint = "negation is written `not`"
+            hint = "write `not` for negation"
         elif "space" in name:
             hint = "use an ordinary space"
         self._note("E0106", f"unexpected character {what}", start, start + 1, help=hint)

@@ -288,7 +288,7 @@ class Builder:
             elif isinstance(top, tree.Star):
                 stack.append(top.value)
             else:
-                help = "a comparison is written `==`" if isinstance(top, tree.Infix) else None
+                help = "write `==` for a comparison" if isinstance(top, tree.Infix) else None
                 self._problem(top, f"cannot assign to {_NOUNS.get(type(top), 'this')}", help)
 
     def _check_unique(self, named: Sequence[tree.Parameter | tree.Keyword], what: str) -> None:

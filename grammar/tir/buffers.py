@@ -78,7 +78,7 @@ def _dimension(ev: Operators, cst: tree.Expr) -> tir.Expr:
 
 def _check_dtype(ev: Operators, dtype: DType, cst: tree.Node) -> None:
     if dtype.is_void:
-        ev.walk.fail("E0302", "a buffer cannot hold void", cst)
+        ev.walk.fail("E0302", "a buffer cannot have dtype void", cst)
 
 
 def _strides(ev: Operators, arguments: dict[str, tree.Expr], shape: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:

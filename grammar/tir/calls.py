@@ -184,7 +184,7 @@ def _operands(ev: Operators, spec: Intrinsic, args: tuple[tree.Expr, ...]) -> tu
             help = 'convert it: `T.Cast("float32", x)`'
             ev.walk.fail("E0301", f"`T.{spec.name}` takes floats, not {value.dtype}", cst, help=help)
         if spec.operands == "match" and value.dtype is not operands[0].dtype:
-            ev.walk.fail("E0301", f"`T.{spec.name}` takes operands of one dtype", cst, f"{value.dtype} here")
+            ev.walk.fail("E0301", f"`T.{spec.name}` needs operands of the same dtype", cst, f"{value.dtype} here")
     return tuple(operands)
 
 

@@ -34,7 +34,8 @@ def _node(cls: type[tir.BinaryOp]) -> Handler:
         arguments = parameters.bind(ev.walk, cst)
         a, b = pair(ev, arguments["a"], arguments["b"])
         if a.dtype is not b.dtype:
-            ev.walk.fail("E0301", f"`T.{cls.__name__}` takes operands of one dtype", cst, f"{a.dtype} and {b.dtype}")
+            message = f"`T.{cls.__name__}` needs operands of the same dtype"
+            ev.walk.fail("E0301", message, cst, f"{a.dtype} and {b.dtype}")
         if logical and not a.dtype.is_bool:
             ev.walk.fail("E0301", f"`T.{cls.__name__}` takes bools, not {a.dtype}", cst)
         dtype = BOOL.with_lanes(a.dtype.lanes) if compares else a.dtype

@@ -108,7 +108,7 @@ def _head(annotation: tree.Expr) -> tree.Expr:
 
 
 def scalar_annotation(ev: Operators, annotation: tree.Expr) -> DType | None:
-    """The dtype of `T.int32` (called or not, or its name in quotes); None if it is no scalar."""
+    """The dtype of `T.int32` (called or not, or its name in quotes); None if it is not a scalar."""
     if isinstance(annotation, tree.Call) and not annotation.args and not annotation.keywords:
         annotation = annotation.function
     path = ev.walk.dotted(annotation, ev.scope)

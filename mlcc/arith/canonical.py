@@ -342,7 +342,7 @@ class Canonical(Rewrite):
         return self._reduce(to_term(a), divisor, False)
 
     def _general_division(self, op: tir.BinaryOp, a: Linear, b: Linear, make: Callable[[Expr, Expr], Expr]) -> Expr:
-        """Return an operation by a divisor that is no positive constant."""
+        """Return an operation by a divisor that is not a positive constant."""
         divisor = to_expr(b)  # n - n is 0 only as an expression
         if isinstance(divisor, IntImm) and divisor.value == 0:
             return op

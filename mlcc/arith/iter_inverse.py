@@ -17,7 +17,7 @@ def inverse_affine_iter_map(indices: Sequence[IterSum], outputs: Sequence[Expr])
     """Return the variables of the map as expressions of the values `outputs` of its indices.
 
     A variable that the indices do not determine (no digit of it occurs) is missing; missing digits of others are 0.
-    The expressions are TVM's. Raises NotAffine for a sum that is no fusion or steps over values, or an iterator that
+    The expressions are TVM's. Raises NotAffine for a sum that is not a fusion or steps over values, or an iterator that
     is not a variable.
     """
     return _Inverse(Analyzer()).solve(indices, outputs)

@@ -86,7 +86,7 @@ class BlockAccess:
         return self
 
     def read_regions(self, block: tir.Block) -> tuple[tir.BufferRegion, ...]:
-        """Return the reads of a block. With an init it accumulates into its writes, and those are no reads."""
+        """Return the reads of a block. With an init it accumulates into its writes, which do not count as reads."""
         return self.reads.as_regions(self.writes.regions if block.init is not None else ())
 
     # ------------------------------------------------------------ statements

@@ -125,7 +125,7 @@ class Spans:
         return own, others
 
     def _span(self, term: Expr) -> Span | None:
-        """Return the span of an expression that is no sum."""
+        """Return the span of an expression that is not a sum."""
         match term:
             case tir.Var():
                 return self._of.get(term)

@@ -4,8 +4,8 @@ Names of variables, buffers and blocks, the name of the module's class, and span
 names of functions, attributes (strictly by type: True is not 1), dtypes, regions, annotations. Binders pair: the
 variable that a binder of one side introduces stands for the one that the same binder of the other side introduces.
 Free variables must be the very same objects, or pair one to one with `map_free_vars`. NaN equals NaN, and -0.0 is not
-0.0. `T.evaluate(0)` is no statement. Constants are compared by content. What is known of a graph-level expression that
-is no variable is derived data and does not count.
+0.0. `T.evaluate(0)` does not count as a statement. Constants are compared by content. The struct info of graph-level
+expressions other than variables is derived data and does not count.
 
 Both walks keep their own stack and compare a pair of shared nodes once, so depth and sharing cost nothing.
 """
@@ -123,7 +123,7 @@ class _Walk:
         if not binds(mode) and (not free or a in self.to_right or b in self.to_left):
             if self.to_right.get(a, a) is b and self.to_left.get(b, b) is a:
                 return None
-            return f"`{a.name}` and `{b.name}` do not stand for each other"
+            return f"`{a.name}` and `{b.name}` do not correspond to each other"
         if isinstance(a, tir.Var):
             if a.dtype is not b.dtype or a.pointer != b.pointer:
                 return f"{_kind(a)} against {_kind(b)}"
@@ -138,7 +138,7 @@ class _Walk:
         if a in self.to_right or b in self.to_left or not self.map_free_vars:
             if self.to_right.get(a, a) is b and self.to_left.get(b, b) is a:
                 return None
-            return f"`{a.name}` and `{b.name}` do not stand for each other"
+            return f"`{a.name}` and `{b.name}` do not correspond to each other"
         stack.append(_Pair(a, b, FIRST, "", pair.parent))
         return None
 

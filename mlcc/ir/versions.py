@@ -19,6 +19,6 @@ def version_names(func: tir.PrimFunc | relax.Function) -> tuple[str, ...]:
 
 
 def cpu_of(func: tir.PrimFunc | relax.Function) -> str | None:
-    """Return the CPU that a version is for; None for a function that is no version."""
+    """Return the CPU that a version is for; None for a function that is not a version."""
     cpu = func.attrs.get(CPU)
     return None if cpu is None else str(cpu)

@@ -175,7 +175,7 @@ class BlockBuilder:
             self._bound[binding.var] = binding.value
 
     def lookup_binding(self, var: Any) -> relax.Expr | None:
-        """Return the value bound to a variable; None for parameters, casts, and expressions that are no variables."""
+        """Return the value bound to a variable; None for parameters, casts, and expressions that are not variables."""
         return self._bound.get(var) if isinstance(var, relax.Var) else None
 
     def normalize(self, expr: Any) -> relax.Expr:
@@ -262,7 +262,7 @@ class BlockBuilder:
             raise misuse(f"the function `{scope.name}` already has its parameters")
         scope.params = parameters(params) if params is not None else scope.params
         if scope.params is None:
-            raise misuse(f"the function `{scope.name}` has no parameters", help="params=[] says that it takes none")
+            raise misuse(f"the function `{scope.name}` has no parameters", help="pass params=[] if it takes none")
         result = self._leaf(output)
         refuse_inner(result)
         blocks = [*scope.blocks, self._end_block()]

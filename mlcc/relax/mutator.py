@@ -45,7 +45,7 @@ class PyExprMutator(Dispatcher):
         return rewritten if isinstance(rewritten, tir.Op) else self._normal(rewritten)
 
     def lookup_binding(self, var: Any) -> relax.Expr | None:
-        """Return the value bound to a rewritten variable; None for parameters and expressions that are no variables."""
+        """Return the value bound to a rewritten variable; None for parameters and other expressions."""
         return self.builder_.lookup_binding(var)
 
     def set_var_remap(self, old_var: relax.Var, new_var: relax.Expr) -> None:

@@ -306,7 +306,7 @@ def _suggestion(name: str) -> str | None:
 
 
 class If(metaclass=_NodeNameMeta, node=relax.If):
-    """One of two values. Branches that are no sequences become such when the `If` is bound."""
+    """One of two values. Branches that are not sequences are wrapped in one when the `If` is bound."""
 
     @staticmethod
     def make(cond: Any, true_branch: Any, false_branch: Any, span: Span | None = None) -> relax.If:

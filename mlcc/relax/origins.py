@@ -77,7 +77,7 @@ def _is_matching_kernel(func: Func, name: str, pattern: str) -> bool:
 
 
 def _comments(module: IRModule) -> dict[str, list[str]]:
-    """The comments behind the calls of each TensorIR function, those of the most expensive calls first."""
+    """The comments behind the calls of each TensorIR function, the main origins of all calls first."""
     calls_of: dict[str, list[list[str]]] = defaultdict(list)
     for func in module.functions.values():
         if not isinstance(func, relax.Function):

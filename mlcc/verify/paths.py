@@ -83,7 +83,7 @@ class Perhaps(Step):
 class Paths:
     """Walks a function in the order in which it runs; `access` is called for each load and store, `step` for each step.
 
-    Loads by reference (`T.address_of`) are no accesses. Behind a jump or a return that may happen, and in loops that
+    Loads by reference (`T.address_of`) are not accesses. Behind a jump or a return that may happen, and in loops that
     have one, nothing is certain.
     """
 

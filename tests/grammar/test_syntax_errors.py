@@ -102,7 +102,7 @@ def test_errors_come_with_hints() -> None:
     with pytest.raises(CompileError) as caught:
         parse_syntax(Source("t", "def f():\n    if a = b:\n        pass\n    in = 3\n"))
     assert [d.help for d in caught.value.diagnostics] == [
-        "a comparison is written `==`",
+        "write `==` for a comparison",
         "`in` is a keyword and cannot be a name",
     ]
     with pytest.raises(CompileError, match="opened here"):

@@ -234,7 +234,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "cache_inplace", DIFFER,
         "the copies are indexed by the loops around the block: TVM's use variables of the block outside of it",
-        _says(r"values\[\d+\].*do not stand for each other"),
+        _says(r"values\[\d+\].*do not correspond to each other"),
     ),
     Known(
         "cache_index", THEY_REFUSE, "axes may be driven by fewer loops than there are axes",
@@ -260,7 +260,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "reindex_cache_read reindex_cache_write", DIFFER, "the ranges of the copy's loops are over its own loops",
-        _says(r"(extent|min)\S*: .* do not stand for each other"),
+        _says(r"(extent|min)\S*: .* do not correspond to each other"),
     ),
     Known(
         "reindex", WE_REFUSE, "an index that varies inside the block is refused: TVM's copy uses its variable outside",
