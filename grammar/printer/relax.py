@@ -354,8 +354,8 @@ def _is_destination_call(node: relax.Call) -> bool:
 @handles(relax.Call)
 def _call(out: Writer, node: relax.Call, like: DType | None) -> Parts:
     op = node.op
-    given, attrs = (node.args, node.attrs) if out.style.call is None else out.style.call(node)
-    args: list[Part | list[Part]] = [Child(a) if isinstance(a, Node) else Value(a) for a in given]
+    arguments, attrs = (node.args, node.attrs) if out.style.call is None else out.style.call(node)
+    args: list[Part | list[Part]] = [Child(a) if isinstance(a, Node) else Value(a) for a in arguments]
     if args and isinstance(node.args[0], relax.ExternFunc) and isinstance(op, tir.Op):
         args[0] = quote(node.args[0].name)
     if isinstance(op, relax.ExternFunc):

@@ -172,12 +172,12 @@ class Writer:
     def comment(self, node: Any, at: int) -> None:
         """Write the comment of a binding behind line `at`, its first, unless the preceding binding has the same comment
         and a variable name with the same beginning."""
-        said = self.style.comment(node) if self.style.comment is not None and at < len(self.lines) else None
-        text = " ".join("".join(c if c.isprintable() else " " for c in said or "").split())[:_LONGEST_COMMENT]
-        said_of = text, getattr(node.var, "name", "").partition("_")[0]
-        if text and said_of != self.last_comment:
+        comment = self.style.comment(node) if self.style.comment is not None and at < len(self.lines) else None
+        text = " ".join("".join(c if c.isprintable() else " " for c in comment or "").split())[:_LONGEST_COMMENT]
+        comment_key = text, getattr(node.var, "name", "").partition("_")[0]
+        if text and comment_key != self.last_comment:
             self.lines[at] += f"  # {text}"
-        self.last_comment = said_of
+        self.last_comment = comment_key
 
     @contextmanager
     def indented(self) -> Iterator[None]:

@@ -134,8 +134,8 @@ def _empty_reduction_init(nested: _NestedBlock, around: tir.Stmt, in_threads: bo
         return []
     spatial = [a for a in block.iter_vars if a.kind is tir.IterKind.SPATIAL]
     unknown = hidden | {a.var for a in block.iter_vars if a.kind is not tir.IterKind.SPATIAL} | {*block.alloc_buffers}
-    stated = (*(a.dom for a in block.iter_vars), *block.init, *block.writes, *block.match_buffers)
-    parts = [n for part in stated for n in walk(part)]
+    evaluated_parts = (*(a.dom for a in block.iter_vars), *block.init, *block.writes, *block.match_buffers)
+    parts = [n for part in evaluated_parts for n in walk(part)]
     if any(n in unknown for n in parts) or not _only_bounds_axes(realize):
         return []
     loaded = {n.buffer for n in parts if isinstance(n, tir.BufferLoad)}

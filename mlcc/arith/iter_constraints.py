@@ -37,10 +37,10 @@ def constraints_of(predicate: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple
     ranges, constraints = dict(iters), []
     rest: Expr | None = predicate
     while rest is not None:
-        taken = _take_comparison(rest)
-        if taken is None:
+        comparison_and_rest = _take_comparison(rest)
+        if comparison_and_rest is None:
             return None
-        comparison, rest = taken
+        comparison, rest = comparison_and_rest
         constraint = _bound_of(comparison, iters)
         if constraint is None:
             continue

@@ -237,10 +237,10 @@ class Fuser:
                 grouped.append(digit)
                 expected = product(digit.extent, scale)
                 continue
-            taken = self._take_digits(constraint, args, used, scale)
-            if taken is None:
+            digits = self._take_digits(constraint, args, used, scale)
+            if digits is None:
                 return None
-            flat += taken
+            flat += digits
             known = self._fused[self._key(constraint)]
             grouped.append(whole(known.mark, c.floordiv(scale, base_scale)))
             offset = c.add(offset, c.mul(known.offset, scale))
@@ -267,17 +267,17 @@ class Fuser:
         self, constraint: IterSum, args: tuple[IterSplit, ...], used: list[bool], scale: Expr
     ) -> list[IterSplit] | None:
         """Take the digits of a constrained sum, times `scale`, out of `args` from the last; None if one is missing."""
-        taken = []
+        digits = []
         for wanted in reversed(constraint.args):
             key, expected = self._digit_key(wanted), c.mul(wanted.scale, scale)
             for k, split in enumerate(args):
                 if not used[k] and self._digit_key(split) == key and self.proofs.equal(expected, split.scale):
                     used[k] = True
-                    taken.append(split)
+                    digits.append(split)
                     break
             else:
                 return None
-        return taken
+        return digits
 
     def _cached_digit(
         self, value: IterSum, flat: list[IterSplit], grouped: list[IterSplit], scale: Expr, offset: Expr, extent: Expr

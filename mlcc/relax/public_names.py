@@ -11,34 +11,34 @@ from mlcc.ir.visit import rewrite_bottom_up
 
 
 def with_public_names(module: IRModule) -> IRModule:
-    """The module with public functions named by their `global_symbol`; a private one in the way gets another name.
+    """The module with public functions named by their `global_symbol`; a private one of that name is renamed.
 
-    Raises CompileError if two public functions have one `global_symbol`.
+    Raises CompileError if two public functions have the same `global_symbol`.
     """
-    wanted: dict[str, str] = {}
+    name_of_symbol: dict[str, str] = {}
     for name, func in module.functions.items():
         symbol = func.attrs.get("global_symbol")
         if symbol is None:
             continue
         symbol = str(getattr(symbol, "value", symbol))
-        if symbol in wanted:
-            message = f"two functions, `{wanted[symbol]}` and `{name}`, have the global_symbol `{symbol}`"
+        if symbol in name_of_symbol:
+            message = f"two functions, `{name_of_symbol[symbol]}` and `{name}`, have the global_symbol `{symbol}`"
             raise CompileError(error("E0463", message))
-        wanted[symbol] = name
-    renamed = {name: symbol for symbol, name in wanted.items() if name != symbol}
-    private = [n for n in module.functions if n not in wanted.values()]
-    taken = {*private, *wanted}
+        name_of_symbol[symbol] = name
+    renamed = {name: symbol for symbol, name in name_of_symbol.items() if name != symbol}
+    private = [n for n in module.functions if n not in name_of_symbol.values()]
+    used_names = {*private, *name_of_symbol}
     for name in private:
-        if name in wanted:
-            renamed[name] = _free(name, taken)
+        if name in name_of_symbol:
+            renamed[name] = _free(name, used_names)
     return _renamed(module, renamed) if renamed else module
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free(name: str, used_names: set[str]) -> str:
     number = 1
-    while f"{name}{number}" in taken:
+    while f"{name}{number}" in used_names:
         number += 1
-    taken.add(f"{name}{number}")
+    used_names.add(f"{name}{number}")
     return f"{name}{number}"
 
 

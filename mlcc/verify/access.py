@@ -32,14 +32,14 @@ class _Check(BlockAccess):
 
     def __init__(self, block: tir.Block, report: Report) -> None:
         own = {b.data for b in block.alloc_buffers}
-        stated = [*block.reads, *block.writes]
-        super().__init__({r.buffer.data: r.buffer for r in stated})
+        declared = [*block.reads, *block.writes]
+        super().__init__({r.buffer.data: r.buffer for r in declared})
         self._allocated = own
         self._block = block
         self._report = report
         self._conditional = 0
         self._reported: set[tuple[tir.Buffer, bool]] = set()
-        self._stated = {
+        self._declared = {
             True: _by_data(block.writes),
             # a block may read what it writes: reductions do, and blocks that fill their output in steps
             False: _by_data((*block.reads, *block.writes)),
@@ -83,13 +83,13 @@ class _Check(BlockAccess):
         if buffer.data in self._local or buffer.data in self._allocated:
             return
         writes = accesses is self.writes
-        stated = self._stated[writes].get(buffer.data)
+        declared = self._declared[writes].get(buffer.data)
         if (buffer, writes) in self._reported:
             return
-        if stated is None:
+        if declared is None:
             self._report_access(buffer, writes, f"is not among its T.{'writes' if writes else 'reads'}")
-        elif not self._conditional and len(stated) == 1 and len(stated[0].region) == len(region):
-            for at, (part, span, size) in enumerate(zip(region, stated[0].region, buffer.shape, strict=True)):
+        elif not self._conditional and len(declared) == 1 and len(declared[0].region) == len(region):
+            for at, (part, span, size) in enumerate(zip(region, declared[0].region, buffer.shape, strict=True)):
                 if self._exceeds(part, span, size):
                     self._report_access(buffer, writes, f"leaves its declared region in dimension {at}")
                     return
