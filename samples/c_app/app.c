@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
     int32_t *labels = malloc(n * sizeof *labels);
     if (!images || !scores || !labels || fread(images, PIXELS * sizeof *images, n, file) != n ||
         fread(labels, sizeof *labels, n, file) != n) {
-        fprintf(stderr, "test.bin is cut off\n");
+        fprintf(stderr, "test.bin is truncated\n");
         return 2;
     }
     fclose(file);

@@ -15,7 +15,7 @@ PROMPT = (7, 21, 3, 40, 5)
 
 
 def generate(decoder: Callable[..., Any], prompt: Sequence[int], count: int) -> list[int]:
-    """The prompt and `count` more tokens, each the likeliest. The cache grows by what each call gives back."""
+    """Return the prompt and `count` more tokens, each the most likely one. Each call returns the extended KV cache."""
     tokens, cache = list(prompt), model.empty_cache()
     new = np.array([tokens])
     for _ in range(count):
@@ -31,7 +31,7 @@ def main() -> None:
     print(*tokens[: len(PROMPT)], "|", *tokens[len(PROMPT) :])
     whole = model.reference(np.array([tokens]), model.weights())[0].argmax(-1)
     same = np.sum(whole[len(PROMPT) - 1 : -1] == tokens[len(PROMPT) :])
-    print(f"{same} of {count} tokens are those that NumPy finds without a cache")
+    print(f"{same} of {count} tokens equal those of NumPy without a cache")
     sys.exit(int(same != count))
 
 

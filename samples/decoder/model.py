@@ -1,4 +1,4 @@
-"""The decoder in NumPy: its weights and, without a cache, the scores of every next token.
+"""The decoder in NumPy: its weights, and the scores of every next token, computed without a cache.
 
 python model.py OUT     writes OUT/weights.npz
 """
@@ -31,7 +31,7 @@ def weights(seed: int = 6) -> Arrays:
 
 
 def empty_cache(batch: int = 1) -> list[np.ndarray]:
-    """Keys and values of no tokens, for every layer."""
+    """Return the empty KV cache: keys and values of no tokens for every layer."""
     return [np.zeros((batch, HEADS, 0, DEPTH), np.float32)] * (2 * LAYERS)
 
 

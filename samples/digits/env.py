@@ -1,4 +1,4 @@
-"""Packed functions for mlp_mixed.mlc: NumPy computes the layers, in place on the caller's memory."""
+"""Packed functions for mlp_mixed.mlc: NumPy computes the layers into the caller's buffers."""
 
 import numpy as np
 

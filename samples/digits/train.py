@@ -1,4 +1,4 @@
-"""Train the digits classifier that this folder compiles: NumPy, on the handwritten digits bundled with scikit-learn.
+"""Train the digits classifier of this folder with NumPy, on the handwritten digits bundled with scikit-learn.
 
     pip install scikit-learn && python samples/digits/train.py
 
@@ -24,7 +24,7 @@ def forward(x: np.ndarray, p: dict[str, np.ndarray]) -> tuple[np.ndarray, np.nda
 
 
 def gradients(x: np.ndarray, labels: np.ndarray, p: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Of the mean cross-entropy."""
+    """Return the gradients of the mean cross-entropy."""
     hidden, scores = forward(x, p)
     shifted = np.exp(scores - scores.max(1, keepdims=True))
     delta = shifted / shifted.sum(1, keepdims=True)
@@ -44,15 +44,15 @@ def main() -> None:
         "w0": random.normal(0, np.sqrt(2 / 64), (HIDDEN, 64)), "b0": np.zeros(HIDDEN),
         "w1": random.normal(0, np.sqrt(2 / HIDDEN), (10, HIDDEN)), "b1": np.zeros(10),
     }  # fmt: skip
-    speed = {k: np.zeros_like(v) for k, v in p.items()}
+    velocity = {k: np.zeros_like(v) for k, v in p.items()}
     for epoch in range(EPOCHS):
         rate = RATE * 0.5 * (1 + np.cos(np.pi * epoch / EPOCHS))
         shuffled = random.permutation(train)
         for start in range(0, len(shuffled), BATCH):
             batch = shuffled[start : start + BATCH]
             for k, g in gradients(images[batch], labels[batch], p).items():
-                speed[k] = MOMENTUM * speed[k] - rate * (g + DECAY * p[k])
-                p[k] = p[k] + speed[k]
+                velocity[k] = MOMENTUM * velocity[k] - rate * (g + DECAY * p[k])
+                p[k] = p[k] + velocity[k]
     p = {k: v.astype(np.float32) for k, v in p.items()}
     for name, part in (("train", train), ("test", test)):
         print(f"{name} accuracy {np.mean(forward(images[part], p)[1].argmax(1) == labels[part]):.4f}")

@@ -1,4 +1,4 @@
-"""Train the convolutional digits classifier of this folder: NumPy, on the digits bundled with scikit-learn.
+"""Train the convolutional digits classifier of this folder with NumPy, on the digits bundled with scikit-learn.
 
     pip install scikit-learn && python samples/lenet/train.py
 
@@ -22,7 +22,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def windows(x: np.ndarray) -> np.ndarray:
-    """(n, c, h, w, 3, 3): what each place of a 3x3 convolution with a border of zeros sees."""
+    """Return the windows of a 3x3 convolution with zero padding: (n, c, h, w, 3, 3)."""
     around = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
     return np.lib.stride_tricks.sliding_window_view(around, (3, 3), (2, 3))
 
@@ -32,13 +32,13 @@ def conv(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
 
 
 def pool(x: np.ndarray) -> np.ndarray:
-    """The largest of each 2x2."""
+    """Max pooling over 2x2 windows."""
     n, c, h, w = x.shape
     return x.reshape(n, c, h // 2, 2, w // 2, 2).max((3, 5))
 
 
 def forward(x: np.ndarray, p: Arrays) -> list[np.ndarray]:
-    """Every layer's values for images (n, 64), the scores (n, 10) last."""
+    """Return the values of every layer for images (n, 64); the last are the scores (n, 10)."""
     image = x.reshape(-1, 1, 8, 8)
     first = np.maximum(conv(image, p["k1"]) + p["b1"][:, None, None], 0)
     half = pool(first)
@@ -49,12 +49,12 @@ def forward(x: np.ndarray, p: Arrays) -> list[np.ndarray]:
 
 
 def gradients(x: np.ndarray, labels: np.ndarray, p: Arrays) -> Arrays:
-    """Of the mean cross-entropy."""
+    """Return the gradients of the mean cross-entropy."""
     image, first, half, second, flat, hidden, scores = forward(x, p)
     grads = {}
 
     def unpool(back: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """To the largest of each 2x2, and through the rectifier before it."""
+        """Backpropagate through the max pooling and the ReLU before it."""
         largest = before == after.repeat(2, 2).repeat(2, 3)
         return back.reshape(after.shape).repeat(2, 2).repeat(2, 3) * (largest & (before > 0))
 
@@ -80,21 +80,21 @@ def main() -> None:
     random = np.random.default_rng(2026)
     digits = load_digits()
     images, labels = (digits.data / 16).astype(np.float32), digits.target
-    order = random.permutation(len(images))  # as samples/digits has it: the test images are the same
+    order = random.permutation(len(images))  # the same test images as in samples/digits
     test, train = order[:360], order[360:]
     p = {}
     for name, shape in SHAPES.items():
         inputs = np.prod(shape[1:]) if name.startswith("k") else shape[0]
         p[name] = random.normal(0, np.sqrt(2 / inputs), shape) if len(shape) > 1 else np.zeros(shape)
-    speed = {k: np.zeros_like(v) for k, v in p.items()}
+    velocity = {k: np.zeros_like(v) for k, v in p.items()}
     for epoch in range(EPOCHS):
         rate = RATE * 0.5 * (1 + np.cos(np.pi * epoch / EPOCHS))
         shuffled = random.permutation(train)
         for start in range(0, len(shuffled), BATCH):
             batch = shuffled[start : start + BATCH]
             for k, g in gradients(images[batch], labels[batch], p).items():
-                speed[k] = MOMENTUM * speed[k] - rate * (g + DECAY * p[k])
-                p[k] = p[k] + speed[k]
+                velocity[k] = MOMENTUM * velocity[k] - rate * (g + DECAY * p[k])
+                p[k] = p[k] + velocity[k]
     p = {k: v.astype(np.float32) for k, v in p.items()}
     for name, part in (("train", train), ("test", test)):
         print(f"{name} accuracy {np.mean(forward(images[part], p)[-1].argmax(1) == labels[part]):.4f}")

@@ -1,6 +1,6 @@
-"""ResNet-18 for images of 64x64: its text, built in Python, its weights and what it computes, in NumPy.
+"""ResNet-18 for 64x64 images: its text, built in Python; its weights and expected results, computed with NumPy.
 
-python model.py text        prints the text: resnet18.mlc is what this printed
+python model.py text        prints the text in resnet18.mlc
 python model.py OUT         writes OUT/in.npz (x and the weights) and OUT/expected.npz (out)
 """
 
@@ -62,12 +62,12 @@ def text_module(layers: Sequence[int] = (2, 2, 2, 2), width: int = 64, classes: 
     bb = relax.BlockBuilder()
 
     def conv(data: Any, name: str, stride: int = 1) -> Any:
-        """A convolution that keeps the size, but for the stride, and its normalisation."""
+        """Emit a convolution with same padding, and its batch normalization."""
         pad = shapes[f"{name}_w"][-1] // 2
         data = bb.emit(op.nn.conv2d(data, w[f"{name}_w"], strides=stride, padding=pad), f"{name}_conv")
         moments = [w[f"{name}_{part}"] for part in ("gamma", "beta", "mean", "var")]
-        three = bb.emit(op.nn.batch_norm(data, *moments, axis=1, epsilon=EPSILON, training=False), f"{name}_norm")
-        return three[0]
+        normalized = bb.emit(op.nn.batch_norm(data, *moments, axis=1, epsilon=EPSILON, training=False), f"{name}_norm")
+        return normalized[0]
 
     with bb.function("main", [x, *w.values()]):
         with bb.dataflow():
@@ -85,7 +85,7 @@ def text_module(layers: Sequence[int] = (2, 2, 2, 2), width: int = 64, classes: 
 
 
 def weights(shapes: Shapes, seed: int = 8) -> Arrays:
-    """Random weights that keep the numbers of every layer near one."""
+    """Random weights that keep the activations of every layer near one."""
     random = np.random.default_rng(seed)
     arrays: Arrays = {}
     for name, shape in shapes.items():
@@ -96,7 +96,7 @@ def weights(shapes: Shapes, seed: int = 8) -> Arrays:
 
 
 def windows(x: np.ndarray, size: int, stride: int, pad: int, value: float) -> np.ndarray:
-    """(n, c, h, w, size, size): what each output place sees."""
+    """Return the windows of a convolution or pool: (n, c, h, w, size, size)."""
     around = np.pad(x, [(0, 0), (0, 0), (pad, pad), (pad, pad)], constant_values=value)
     return np.lib.stride_tricks.sliding_window_view(around, (size, size), (2, 3))[:, :, ::stride, ::stride]
 

@@ -1,4 +1,4 @@
-"""The encoder block in NumPy: its weights, inputs of any size, and what comes out.
+"""The encoder block in NumPy: its weights, inputs of any size, and its results.
 
 python model.py OUT     writes OUT/weights.npz, OUT/in.npz (x, mask) and OUT/expected.npz (out)
 """
@@ -28,7 +28,7 @@ def weights(seed: int = 4) -> Arrays:
 
 
 def inputs(batch: int, length: int, seed: int = 5) -> Arrays:
-    """x, and a mask that leaves the first positions of each sequence, one at least."""
+    """Return x, and a mask that keeps a prefix of at least one position of each sequence."""
     random = np.random.default_rng(seed)
     kept = random.integers(1, length + 1, batch) if length else np.zeros(batch, int)
     mask = np.arange(length) < kept[:, None]

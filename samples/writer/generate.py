@@ -16,7 +16,7 @@ CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
 
 
 def sampled(scores: np.ndarray, temperature: float, random: np.random.Generator) -> int:
-    """A character drawn by its scores, the likeliest at temperature 0."""
+    """Sample a character by its scores; the most likely one at temperature 0."""
     if temperature == 0:
         return int(scores.argmax())
     odds = np.exp((scores - scores.max()) / temperature)
@@ -24,7 +24,7 @@ def sampled(scores: np.ndarray, temperature: float, random: np.random.Generator)
 
 
 def written(model: Any, text: str, count: int, temperature: float = 0.0, seed: int = 0) -> Iterator[str]:
-    """The characters that continue a text. Keys and values grow by what each call gives back."""
+    """Yield the characters that continue a text. Each call returns the extended keys and values."""
     random = np.random.default_rng(seed)
     keys = values = np.zeros((LAYERS, HEADS, 0, DEPTH), np.float32)
     new = np.array([CHARACTERS.index(c) for c in text])

@@ -1,6 +1,6 @@
-"""A small language model in PyTorch, of the architecture of Llama: it continues a text character by character.
+"""A small character-level language model in PyTorch, with the architecture of Llama.
 
-python model.py OUT     writes OUT/writer.pt2, the trained model as `torch.export` saves it
+python model.py OUT     writes OUT/writer.pt2, the trained model in the format of `torch.export`
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WEIGHTS = Path(__file__).with_name("weights.safetensors")
 
 
 def rotate(x: Tensor, position: Tensor) -> Tensor:
-    """Turn pairs of elements by angles that grow with the position: x is (heads, n, depth), position (n,)."""
+    """Apply a rotary embedding: x is (heads, n, depth), position (n,)."""
     frequency = 10000 ** (-torch.arange(0, DEPTH, 2, dtype=torch.float32) / DEPTH)
     angle = position.to(torch.float32)[:, None] * frequency
     low, high = x.chunk(2, dim=-1)
@@ -27,7 +27,7 @@ def rotate(x: Tensor, position: Tensor) -> Tensor:
 
 
 class Layer(nn.Module):
-    """Attention over all characters so far, then a gated dense part."""
+    """Causal attention, then a gated MLP."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Layer(nn.Module):
         self.down = nn.Linear(HIDDEN, WIDTH, bias=False)
 
     def forward(self, x: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x is (n, width), keys and values of the m characters before are (heads, m, depth)."""
+        """x is (n, width); keys and values of the m previous characters are (heads, m, depth)."""
         new, old = x.shape[0], keys.shape[1]
         q, k, v = self.qkv(self.attention_norm(x)).reshape(new, 3, HEADS, DEPTH).permute(1, 2, 0, 3)
         position = torch.arange(old, old + new)
@@ -50,12 +50,12 @@ class Layer(nn.Module):
 
 
 class Writer(nn.Module):
-    """Scores of the next character, and keys and values of all characters so far, which the next call takes."""
+    """Returns the scores of the next character, and the keys and values of all characters for the next call."""
 
     def __init__(self) -> None:
         super().__init__()
         self.embedding = nn.Embedding(len(CHARACTERS), WIDTH)
-        nn.init.normal_(self.embedding.weight, std=WIDTH**-0.5)  # it makes the scores, too
+        nn.init.normal_(self.embedding.weight, std=WIDTH**-0.5)  # also the output projection
         self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
         self.norm = nn.RMSNorm(WIDTH)
 
@@ -71,12 +71,12 @@ class Writer(nn.Module):
 
 
 def empty_cache() -> Tensor:
-    """Keys, or values, of no characters."""
+    """Return the keys, or values, of no characters."""
     return torch.zeros(LAYERS, HEADS, 0, DEPTH)
 
 
 def trained() -> Writer:
-    """The model with the weights that `train.py` found."""
+    """Return the model with the weights trained by `train.py`."""
     from safetensors.torch import load_file
 
     model = Writer()
@@ -85,7 +85,7 @@ def trained() -> Writer:
 
 
 def exported(model: Writer) -> torch.export.ExportedProgram:
-    """The program for any number of new and old characters: one for the prompt and every step after it."""
+    """Export the model for any number of new and previous characters, for the prompt and every step after it."""
     n, m = torch.export.Dim("n"), torch.export.Dim("m")
     cache = torch.zeros(LAYERS, HEADS, 5, DEPTH)
     sizes = ({0: n}, {2: m}, {2: m})
