@@ -1,7 +1,7 @@
-"""The commands behind `make gpu-check` and `make gpu-bench`: `python scripts/gpu.py check|bench [arguments]`.
+"""Run the commands behind `make gpu-check` and `make gpu-bench`: `python scripts/gpu.py check|bench [arguments]`.
 
-Runs in a fresh environment with the extras [cuda,test]. If nothing can be installed (no network), it uses the running
-Python, if that has all packages. Without a GPU it prints one line and exits.
+Runs in a fresh environment with the extras [cuda,test]. If installation fails (no network), it uses the running
+Python, provided that it has all packages. Without a GPU it prints one line and exits.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDED = ("click", "lark", "llvmlite", "numpy", "pytest")
-LOOK = """
+REQUIRED_MODULES = ("click", "lark", "llvmlite", "numpy", "pytest")
+PROBE = """
 from mlcc.errors import MlccError
 from mlcc.runtime.cuda import default_device
 try:
@@ -34,27 +34,27 @@ def say(text: str) -> None:
 
 
 def fresh_environment(folder: Path) -> Path | None:
-    """The Python of an environment with mlcc and its extras; it sees what is installed besides. None if that fails."""
+    """Return the Python of an environment with mlcc and its extras and the system packages, or None on failure."""
     python = folder / "bin" / "python"
     if not python.exists():
         made = subprocess.run(
             [sys.executable, "-m", "venv", "--system-site-packages", str(folder)], capture_output=True, text=True
         )
         if made.returncode:
-            say(f"no environment could be made: {made.stderr.strip() or made.stdout.strip()}")
+            say(f"cannot create an environment: {made.stderr.strip() or made.stdout.strip()}")
             return None
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", ".[cuda,test]"]
     done = subprocess.run(install, cwd=ROOT, capture_output=True, text=True)
     if done.returncode == 0:
         return python
     lines = done.stderr.strip().splitlines()
-    say(f"pip could not install mlcc[cuda,test] ({lines[-1] if lines else 'no reason given'})")
+    say(f"pip cannot install mlcc[cuda,test] ({lines[-1] if lines else 'no reason given'})")
     return None
 
 
 def this_python() -> Path | None:
     """Return the running Python, if it has the required packages."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in REQUIRED_MODULES if importlib.util.find_spec(name) is None]
     if importlib.util.find_spec("cuda") is None and importlib.util.find_spec("pycuda") is None:
         missing.append("cuda-bindings (or pycuda)")
     if missing:
@@ -70,7 +70,7 @@ def run(python: Path, *arguments: str, prefix: tuple[str, ...] = ()) -> int:
 
 
 def check(python: Path, rest: list[str]) -> int:
-    """The tests marked `gpu`; then graphs and a failing kernel's neighbours under each tool of compute-sanitizer."""
+    """Run the tests marked `gpu`, then some under each tool of compute-sanitizer."""
     code = run(python, "-m", "pytest", "-m", "gpu", "-q", "-rs", "tests/hardware", *rest)
     tool = shutil.which("compute-sanitizer")
     if tool is None:
@@ -90,7 +90,7 @@ def main() -> int:
     if python is None:
         say("skipped: nothing here can run mlcc with the CUDA driver")
         return 0
-    if run(python, "-c", LOOK):
+    if run(python, "-c", PROBE):
         say("skipped: no test or benchmark of a GPU was run")
         return 0
     if what == "check":

@@ -1,10 +1,11 @@
-"""Make the polynomials of targets/llvm/codegen/vmath/coefficients.py, of least relative error, by Lawson's iteration.
+"""Generate the polynomials of targets/llvm/codegen/vmath/coefficients.py, which minimize the relative error.
 
     python scripts/minimax.py [--check]      # needs mpmath; --check only compares with the file
 
-Each polynomial approximates a smooth factor of a function on the interval that argument reduction leaves; its error is
-weighted so that what is least is the relative error of the function itself. Coefficients are rounded to their format
-one after the other, lowest first, the rest fitted again each time: the rounding of the large ones costs nothing.
+Each polynomial approximates a smooth factor of a function on the interval left by argument reduction. Its error is
+weighted so that the fit, by Lawson's iteration, minimizes the relative error of the function itself. Coefficients are
+rounded to their format one by one, lowest first, and the rest are refitted each time, which compensates for the
+rounding of the large ones.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from typing import Any
 from mpmath import mp, mpf
 
 mp.dps = 60
-PLACE = Path(__file__).resolve().parent.parent / "targets" / "llvm" / "vmath" / "coefficients.py"
+OUTPUT_FILE = Path(__file__).resolve().parent.parent / "targets" / "llvm" / "codegen" / "vmath" / "coefficients.py"
 Function = Callable[[Any], Any]
 _HALF = mpf(1) / 2
-_POINTS, _ROUNDS = 100, 5
+_POINTS, _ITERATIONS = 100, 5
 
 
 @dataclass(frozen=True)
 class Fit:
-    """p(t) ~ target(t) on [low, high], so that weight(t) * |p - target| is least; `terms` by format."""
+    """A fit p(t) ~ target(t) on [low, high] that minimizes weight(t) * |p - target|; `terms` by format."""
 
     name: str
-    what: str
+    description: str
     target: Function
     weight: Function
     low: Any
@@ -39,16 +40,18 @@ class Fit:
 
 
 def rounded(value: Any, type: str) -> Any:
-    """The nearest float or double, exactly."""
+    """Return the nearest float or double as an exact value."""
     wide = float(value)
     if type == "double":
         return mpf(wide)
     return mpf(struct.unpack("<f", struct.pack("<f", wide))[0])
 
 
-def fitted(fit: Fit, first: list[Any], terms: int) -> list[Any]:
-    """The coefficients after the given lowest ones: weighted least squares on Chebyshev's points, weighted anew by the
-    error that they leave (Lawson), which comes near the least greatest error."""
+def fit_remaining(fit: Fit, first: list[Any], terms: int) -> list[Any]:
+    """Return the coefficients after the given lowest ones, by weighted least squares on Chebyshev points.
+
+    Each iteration reweights the points by their residuals (Lawson), which approaches the minimax error.
+    """
     known, free = len(first), terms - len(first)
     low, high = mpf(fit.low), mpf(fit.high)
     points = [low + (high - low) * (1 - mp.cos(mp.pi * (i + _HALF) / _POINTS)) / 2 for i in range(_POINTS)]
@@ -60,7 +63,7 @@ def fitted(fit: Fit, first: list[Any], terms: int) -> list[Any]:
     ]
     importance = [mpf(1)] * _POINTS
     solution: list[Any] = []
-    for _ in range(_ROUNDS):
+    for _ in range(_ITERATIONS):
         normal, side = mp.matrix(free, free), mp.matrix(free, 1)
         for row, value, factor in zip(rows, right, importance, strict=True):
             for i in range(free):
@@ -83,25 +86,25 @@ def fitted(fit: Fit, first: list[Any], terms: int) -> list[Any]:
 
 
 def coefficients(fit: Fit, type: str) -> list[float]:
-    """The rounded coefficients, lowest first."""
+    """Return the rounded coefficients, lowest first."""
     done: list[Any] = []
     while len(done) < fit.terms[type]:
-        done.append(rounded(fitted(fit, done, fit.terms[type])[0], type))
+        done.append(rounded(fit_remaining(fit, done, fit.terms[type])[0], type))
     return [float(c) for c in done]
 
 
-def error(fit: Fit, type: str, made: list[float]) -> float:
-    """The greatest weighted error, as a power of two."""
+def log2_max_error(fit: Fit, type: str, values: list[float]) -> float:
+    """Return the base-2 logarithm of the maximum weighted error."""
     low, high = mpf(fit.low), mpf(fit.high)
-    most = mpf(0)
+    maximum = mpf(0)
     for i in range(1, 1000):
         t = low + (high - low) * i / 1000
-        most = max(most, abs(fit.weight(t) * (sum(mpf(c) * t**k for k, c in enumerate(made)) - fit.target(t))))
-    return float(mp.log(most, 2))
+        maximum = max(maximum, abs(fit.weight(t) * (sum(mpf(c) * t**k for k, c in enumerate(values)) - fit.target(t))))
+    return float(mp.log(maximum, 2))
 
 
 def _series(function: Function, series: Function, edge: str = "1e-8") -> Function:
-    """A quotient that cancels near 0: its series there."""
+    """Evaluate a quotient that cancels near 0 by its series there."""
     return lambda t: series(t) if abs(t) < mpf(edge) else function(t)
 
 
@@ -110,15 +113,15 @@ _square = (mp.sqrt(2) - 1) ** 2 / (mp.sqrt(2) + 1) ** 2  # of s = f / (2 + f), f
 
 
 def _odd(function: Function, slope: Any, cubic: Any, fifth: Any) -> Function:
-    """(f(x) - slope x) / x**3 as a function of z = x**2."""
+    """Return (f(x) - slope x) / x**3 as a function of z = x**2."""
 
-    def made(z: Any) -> Any:
+    def quotient(z: Any) -> Any:
         if z < mpf("1e-16"):
             return cubic + fifth * z
         x = mp.sqrt(z)
         return (function(x) - slope * x) / x**3
 
-    return made
+    return quotient
 
 
 def _odd_weight(function: Function) -> Function:
@@ -150,7 +153,7 @@ def _fits() -> list[Fit]:
     pow_tail = lambda z: (  # noqa: E731
         mpf(1) / 5 + z / 7 if z < mpf("1e-12") else (mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 1 - z / 3) / z**2
     )
-    slack = mpf("1.0001")  # reduction rounds: the interval a little wider
+    slack = mpf("1.0001")  # widens the interval, because argument reduction rounds
     bound = _ln2 / 2 * slack
     tan8 = (mp.sqrt(2) - 1) * slack
     return [
@@ -193,7 +196,7 @@ def _fits() -> list[Fit]:
 
 
 def _erfc_fit(type: str, terms: int, end: str) -> Fit:
-    """log(erfc(x)) by t = x - middle; what counts is the error of erf."""
+    """Return the fit of log(erfc(x)) in t = x - middle, weighted by the error of erf."""
     start = ERF_SPLIT
     middle = mpf(2)
     return Fit(
@@ -202,8 +205,8 @@ def _erfc_fit(type: str, terms: int, end: str) -> Fit:
     )  # fmt: skip
 
 
-def text() -> str:
-    """The whole file."""
+def generate() -> str:
+    """Return the content of the whole file."""
     lines = [
         '"""Polynomials of scripts/minimax.py, which makes this file: coefficients, lowest first, by LLVM type.',
         "",
@@ -218,23 +221,23 @@ def text() -> str:
         for type in fit.terms:
             values = coefficients(fit, type)
             entry = tables.setdefault(fit.name, [])
-            entry.append(f"    # {fit.what}: 2**{error(fit, type, values):.1f}")
+            entry.append(f"    # {fit.description}: 2**{log2_max_error(fit, type, values):.1f}")
             entry.append(f'    "{type}": (')
             entry += [f"        {c!r}," for c in values]
             entry.append("    ),")
-            print(fit.name, type, len(values), f"2**{error(fit, type, values):.1f}", file=sys.stderr)
+            print(fit.name, type, len(values), f"2**{log2_max_error(fit, type, values):.1f}", file=sys.stderr)
     for name, entry in tables.items():
         lines += ["", f"{name}: dict[str, tuple[float, ...]] = {{", *entry, "}"]
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
-    generated = text()
+    generated = generate()
     if "--check" in sys.argv[1:]:
-        same = PLACE.read_text() == generated
-        print("as in the file" if same else "differs from the file")
+        same = OUTPUT_FILE.read_text() == generated
+        print("up to date" if same else "differs from the file")
         return 0 if same else 1
-    PLACE.write_text(generated)
+    OUTPUT_FILE.write_text(generated)
     return 0
 
 

@@ -1,6 +1,6 @@
-"""Before anything is installed: is this Python able to make an environment, and is there a C compiler?
+"""Check the prerequisites of an installation: a Python that can create virtual environments, and a C compiler.
 
-Prints what is missing with the package to install, and exits 1. Runs on any Python 3.
+Prints what is missing and the package to install, and exits with status 1. Runs on any Python 3.
 """
 
 import importlib.util
@@ -17,7 +17,7 @@ if sys.version_info < (3, 11):
 VERSION = "python%d.%d" % sys.version_info[:2]
 if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
     problems.append(
-        "this Python cannot make environments (no venv with pip). Debian, Ubuntu: apt install python3-venv "
+        "this Python cannot create virtual environments (no venv with pip). Debian, Ubuntu: apt install python3-venv "
         "(or %s-venv). Fedora: dnf install python3-pip" % VERSION
     )
 if shutil.which(os.environ.get("CC", "cc")) is None:

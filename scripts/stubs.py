@@ -1,8 +1,8 @@
-"""Write the type stubs of what is found by name at run time: `mlcc.`, its parts, operators and primitives.
+"""Generate the type stubs of names resolved at run time: `mlcc`, its subpackages, operators and primitives.
 
-And the index of operators by the files that have them.
+Also generates the index of operators by the files that define them.
 
-`python scripts/stubs.py` rewrites them from the registries; a test holds them equal.
+`python scripts/stubs.py` rewrites them from the registries; a test checks that they are up to date.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEAD = '"""{}\n\nWritten by scripts/stubs.py from what is there at run time.\n""
 
 
 def stubs() -> dict[Path, str]:
-    """The content of every stub, by path."""
+    """Return the content of every stub, by path."""
     return {
         ROOT / "mlcc" / "__init__.pyi": package(),
         ROOT / "mlcc" / "relax" / "__init__.pyi": relax(),
@@ -43,12 +43,12 @@ def default(p: inspect.Parameter) -> str:
 
 
 def first_line(doc: str | None) -> str:
-    """The summary of a docstring."""
+    """Return the summary line of a docstring."""
     return " ".join((inspect.cleandoc(doc or "").split("\n\n")[0]).split())
 
 
 def function(name: str, params: list[str], returns: str, doc: str, indent: str = "") -> Iterator[str]:
-    """A function with its summary, in lines that are not too long."""
+    """Yield the lines of a function with its summary, wrapped to WIDTH."""
     head = f"{indent}def {name}({', '.join(params)}) -> {returns}:"
     if len(head) > WIDTH:
         yield f"{indent}def {name}("
@@ -80,16 +80,19 @@ def runtime() -> str:
     return "\n".join([*lines, ""])
 
 
-MADE = ("PrimStructInfo", "ShapeStructInfo", "TensorStructInfo", "TupleStructInfo", "FuncStructInfo", "ShapeExpr",
-        "PrimValue", "StringImm", "DataTypeImm")  # fmt: skip
+CONVERTIBLE_NODES = ("PrimStructInfo", "ShapeStructInfo", "TensorStructInfo", "TupleStructInfo", "FuncStructInfo",
+                     "ShapeExpr", "PrimValue", "StringImm", "DataTypeImm")  # fmt: skip
 
 
 def relax() -> str:
-    """Names of nodes are the classes of the IR; those of MADE are also made from numbers, lists and names."""
+    """Return the stub of `mlcc.relax`, whose node names are the classes of the IR.
+
+    The constructors of CONVERTIBLE_NODES also accept numbers, lists and names.
+    """
     from mlcc import relax
     from mlcc.relax import nodes
 
-    public = {name: where for name, where in relax._PUBLIC.items() if name not in MADE}
+    public = {name: where for name, where in relax._PUBLIC.items() if name not in CONVERTIBLE_NODES}
     lines = [
         HEAD.format(first_line(relax.__doc__)),
         "from collections.abc import Sequence as _Sequence",
@@ -101,7 +104,7 @@ def relax() -> str:
         *(f"from {'mlcc.ir.relax' if w == nodes.__name__ else w} import {n} as {n}" for n, w in public.items()),
         "",
     ]
-    for name in MADE:
+    for name in CONVERTIBLE_NODES:
         kind = getattr(nodes, name)
         make_signature = inspect.signature(kind.make)
         params = ["self", *map(_node_parameter, make_signature.parameters.values())]
@@ -159,7 +162,7 @@ KINDS = {
 
 
 def operators() -> str:
-    """All operators by their names, those with a dot in them as members of a namespace."""
+    """Return the stub of all operators; a dotted name is a member of a namespace class."""
     from mlcc.ops import registry
     from mlcc.relax import op
 
@@ -211,7 +214,7 @@ FAMILY_OF = {{name: line.split()[0] for line in _TABLE.strip().splitlines() for 
 
 
 def families() -> str:
-    """Lines of operators, each behind the name of their file."""
+    """Return the index of operators: lines of names, each prefixed with the name of their file."""
     from mlcc.ops.entries import FAMILIES
 
     lines = []
@@ -243,7 +246,7 @@ RESULT = {"BlockRef": "BlockRV", "LoopRef": "LoopRV"}
 
 
 def primitives() -> str:
-    """The primitives as methods, with handles where the implementation has what they stand for."""
+    """Return the stub of the primitives as methods, which take handles in place of the referenced objects."""
     from mlcc.passes.schedule import registry
 
     lines = [HEAD.format("The primitives of schedules as methods of `Schedule`."), ARGUMENTS.strip(), ""]
@@ -259,18 +262,18 @@ def primitives() -> str:
 
 
 def _argument(p: inspect.Parameter) -> str:
-    words = dict.fromkeys(re.sub(r"\w+", lambda m: ARGUMENT.get(m[0], m[0]), p.annotation).split(" | "))
-    if "LoopRV" in words:
-        words.pop("str", None)  # a location that is no loop is known by a handle too
-    kind = " | ".join(words)
+    alternatives = dict.fromkeys(re.sub(r"\w+", lambda m: ARGUMENT.get(m[0], m[0]), p.annotation).split(" | "))
+    if "LoopRV" in alternatives:
+        alternatives.pop("str", None)  # a location other than a loop also has a handle
+    kind = " | ".join(alternatives)
     if p.kind is p.VAR_POSITIONAL:
         return f"*{p.name}: {kind} | Sequence[{kind}]"
     return f"{p.name}: {kind}{default(p)}"
 
 
-def _result(found: Any) -> str:
-    kind = str(found.signature.return_annotation)
-    if found.returns == "exprs":
+def _result(primitive: Any) -> str:
+    kind = str(primitive.signature.return_annotation)
+    if primitive.returns == "exprs":
         return kind.replace("int", "ExprRV")
     return "LoopRV" if kind == "LoopRef | str" else re.sub(r"\w+", lambda m: RESULT.get(m[0], m[0]), kind)
 

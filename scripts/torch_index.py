@@ -1,4 +1,4 @@
-"""Print the pip option for PyTorch wheels for CPUs, a tenth of the size of the usual ones; nothing if out of reach."""
+"""Print the pip option for CPU-only PyTorch wheels, a tenth of the usual size, or nothing if it is unreachable."""
 
 import urllib.request
 

@@ -1,6 +1,6 @@
-"""mypy over the package, or over files that use it (`scripts/typecheck.py FILE ...`).
+"""Run mypy on the package, or on files that use it (`scripts/typecheck.py FILE ...`).
 
-mypy does not follow package_dir, so it is shown a farm of links laid out as installed.
+mypy does not follow package_dir, so it runs on a tree of symbolic links laid out as the installed package.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FARM = ROOT / "build" / "typing"
+LINKS = ROOT / "build" / "typing"
 
 
-def lay_out(farm: Path) -> None:
-    """Make a folder with the package as it is when it is installed."""
-    shutil.rmtree(farm, ignore_errors=True)
-    package = farm / "mlcc"
+def link_package(tree: Path) -> None:
+    """Create a folder of links with the layout of the installed package."""
+    shutil.rmtree(tree, ignore_errors=True)
+    package = tree / "mlcc"
     package.mkdir(parents=True)
     for entry in (ROOT / "mlcc").iterdir():
         if entry.name != "__pycache__":
@@ -28,11 +28,11 @@ def lay_out(farm: Path) -> None:
 
 
 def main(files: list[str]) -> int:
-    lay_out(FARM)
-    what = [os.path.abspath(f) for f in files] or ["-p", "mlcc"]
+    link_package(LINKS)
+    targets = [os.path.abspath(f) for f in files] or ["-p", "mlcc"]
     options = ["--config-file", str(ROOT / "setup.cfg"), "--cache-dir", str(ROOT / ".mypy_cache")]
-    command = [sys.executable, "-m", "mypy", *options, *what]
-    return subprocess.run(command, cwd=FARM, check=False, env={**os.environ, "MYPYPATH": str(FARM)}).returncode
+    command = [sys.executable, "-m", "mypy", *options, *targets]
+    return subprocess.run(command, cwd=LINKS, check=False, env={**os.environ, "MYPYPATH": str(LINKS)}).returncode
 
 
 if __name__ == "__main__":

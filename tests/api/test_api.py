@@ -46,7 +46,7 @@ def script(name: str) -> ModuleType:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package as it is when it is installed."""
     farm = tmp_path_factory.mktemp("installed")
-    script("typecheck").lay_out(farm)
+    script("typecheck").link_package(farm)
     return farm
 
 
