@@ -1,1 +1,1 @@
-"""Measurements: `python -m bench [NAME...]`. Everything is a ratio or a median within one interleaved run."""
+"""Benchmarks: `python -m bench [NAME...]`. Every result is a ratio or a median within one interleaved run."""

@@ -1,5 +1,7 @@
-"""Simplification and regions of kernels whose indices are clamped to a border; in TVM if it is installed, interleaved,
-CPU time."""
+"""CPU time of simplification and region analysis of kernels whose indices are clamped to a border.
+
+Interleaved with TVM, if it is installed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from bench.measure import machine, spread
 
 
 def stencils(stages: int, taps: int, rows: int = 1) -> str:
-    """A pipeline of sums over `rows` x `taps` neighbours, clamped at the borders."""
+    """Return a pipeline of sums over `rows` x `taps` neighbours, clamped at the borders."""
     names = ["A", *(f"B{i}" for i in range(1, stages)), "D"]
     lines = ["@T.prim_func", 'def main(A: T.Buffer((64, 64), "float32"), D: T.Buffer((64, 64), "float32")):']
     lines += [f"    {name} = T.alloc_buffer((64, 64))" for name in names[1:-1]]
@@ -32,7 +34,7 @@ def stencils(stages: int, taps: int, rows: int = 1) -> str:
 
 
 def nested(depth: int) -> str:
-    """A copy whose index is a minimum of a maximum of a minimum ..., `depth` of them."""
+    """Return a copy whose index nests `depth` alternating minima and maxima."""
     index = "vi"
     for k in range(depth):
         index = f"T.{'min' if k % 2 else 'max'}({index} + vj, vj * {k + 2} - vi)"
@@ -40,7 +42,7 @@ def nested(depth: int) -> str:
 
 
 def inline(sch: Any) -> None:
-    """Inline every stage but the last."""
+    """Inline every stage except the last."""
     for block in sch.get_child_blocks(sch.get_sblock("root"))[:-1]:
         sch.compute_inline(block)
 

@@ -1,4 +1,4 @@
-"""Overhead of a call: of an almost empty kernel, and of the digits model at batch 1 and 64.
+"""Call overhead of an almost empty kernel, and of the digits model at batch sizes 1 and 64.
 
 Measured as a plain call, a bound call, inside native code, and in NumPy.
 """
@@ -21,7 +21,7 @@ def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
 
 
 def overhead() -> None:
-    """Calls of a kernel that adds 16 numbers."""
+    """Measure calls of a kernel that adds 16 numbers."""
     import numpy as np
 
     import mlcc

@@ -1,8 +1,8 @@
-"""Models of PyTorch from their files to running code: mlcc beside the importers of TVM, OpenVINO and ONNX Runtime.
+"""Import and compile times of PyTorch models, against the importers of TVM, OpenVINO and ONNX Runtime.
 
-Each sample is a process of its own, pinned to one core; rounds alternate. Times are CPU seconds of reading the model
-and of compiling it, packages being loaded already, and the least time of a call. Beside them, what the imported model
-takes against the text that is written by hand. `python -m bench imports [--rounds N] [--only MODEL,...]`
+Each sample runs in its own process, pinned to one core, and rounds alternate. Times are the CPU seconds of reading the
+model and of compiling it, with packages already loaded, and the minimum time of a call. The call time of the imported
+model is also compared with that of the text written by hand. `python -m bench imports [--rounds N] [--only MODEL,...]`
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Samples = dict[tuple[str, str], list[dict[str, Any]]]
 
 
 def resnet18(torch: Any) -> tuple[Any, Any]:
-    """The network of torchvision, and an image."""
+    """Return the torchvision network and an image."""
     models = importlib.import_module("tests.frontend.vision").import_torchvision().models
     return models.resnet18(weights=None).eval(), torch.randn(1, 3, 224, 224)
 
@@ -70,7 +70,7 @@ MODELS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
 
 
 def write(name: str) -> None:
-    """The files of a model, written where they are missing: .pt2, .onnx, the input."""
+    """Return the files of a model (.pt2, .onnx and the input), writing those that are missing."""
     import numpy as np
     import torch
 
@@ -182,7 +182,7 @@ def child(way: str, name: str) -> None:
 
 
 def sample(way: str, name: str) -> dict[str, Any]:
-    """One sample of a way; `error` where it fails, or is not installed."""
+    """Return one sample of an importer, or its `error` if it fails or is not installed."""
     argv = [sys.executable, "-m", "bench.imports", "--child", way, name]
     core = str(max(os.sched_getaffinity(0)))
     settings = dict.fromkeys(("MLCC_JOBS", "MLCC_NUM_THREADS", "TVM_NUM_THREADS", "OMP_NUM_THREADS"), "1")
@@ -199,7 +199,7 @@ def sample(way: str, name: str) -> dict[str, Any]:
 
 
 def by_hand(name: str, rounds: int) -> float:
-    """The time of a call of the imported model, of that of the text that is written by hand."""
+    """Return the call time of the imported model relative to that of the handwritten text."""
     import numpy as np
 
     import mlcc
@@ -219,7 +219,7 @@ def by_hand(name: str, rounds: int) -> float:
 
 
 def report(samples: _Samples, hand: dict[str, float]) -> str:
-    """A table in Markdown: seconds of mlcc, and the others as multiples of them."""
+    """Return a Markdown table: seconds of mlcc, and of the other importers as multiples of them."""
     lines = ["| model | way | import | compile | both | a call |", "| --- | --- | --- | --- | --- | --- |"]
     for (name, way), runs in samples.items():
         good = [s for s in runs if "error" not in s]
@@ -249,7 +249,9 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser("python -m bench imports", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(MODELS), help="models, separated by commas; default: %(default)s")
-    parser.add_argument("--ways", default="", help="parts of their names, separated by commas; default: all")
+    parser.add_argument(
+        "--ways", default="", help="importers whose names contain one of these, separated by commas; default: all"
+    )
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.child:

@@ -1,4 +1,4 @@
-"""Overhead of bounds checks on indices in the data: kernels with and without checks, interleaved, on one thread.
+"""Overhead of bounds checks on data-dependent indices: kernels with and without checks, interleaved, on one thread.
 
 python -m bench.index_checks [levels]
 """

@@ -1,8 +1,8 @@
-"""Where the time of a compiled graph goes: every kernel in the order in which the graph calls it.
+"""Profile a compiled graph by kernel, in the order in which the graph calls them.
 
 `python -m bench kernels resnet18` takes a workload of `bench speed`, `python -m bench kernels model.mlc` a file. Each
-kernel is called with what the graph would give it, so that it finds its weights and data in the caches as it does
-there. Sizes have to be known.
+kernel is called with the arguments that the graph passes, so that its weights and data are cached as they are there.
+Shapes must be static.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Kernel:
 
 
 def kernels(module: IRModule, func: str = "main", level: int = DEFAULT) -> list[Kernel]:
-    """The kernels that a function calls, bound to arrays. Raises CompileError for what does not compile."""
+    """Return the kernels that a function calls, bound to arrays. Raises CompileError if one does not compile."""
     lowered = mlcc.run_passes(module, f"O{level}", target=TARGET)
     alone = lowered.copy()
     alone.functions = {
@@ -58,15 +58,15 @@ def kernels(module: IRModule, func: str = "main", level: int = DEFAULT) -> list[
 
 
 def _array(expr: Any, arrays: dict[relax.Expr, np.ndarray]) -> np.ndarray:
-    """A constant's data; for anything else numbers that stay the same between the calls that share it."""
+    """Return a constant's data, or for other values random data that the calls using the value share."""
     if isinstance(expr, relax.Constant):
         return expr.data.array  # type: ignore[no-any-return]
     info = expr.struct_info
     if not isinstance(info, relax.TensorStructInfo) or info.dtype is None or info.dims is None:
-        raise SystemExit("a kernel has an operand or a result that is no plain tensor: this is not timed here")
+        raise SystemExit("cannot time a kernel with an operand or a result that is not a plain tensor")
     sizes = [tir.const_int(d) for d in info.dims]
     if None in sizes:
-        raise SystemExit("a size is not known: bind it before (bind-symbolic-vars)")
+        raise SystemExit("cannot time a symbolic shape: bind its sizes first (bind-symbolic-vars)")
     if expr not in arrays:
         random = np.random.default_rng(len(arrays))
         arrays[expr] = random.uniform(0, 1, sizes).astype(str(info.dtype))  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ def _array(expr: Any, arrays: dict[relax.Expr, np.ndarray]) -> np.ndarray:
 
 
 def measure(found: list[Kernel], rounds: int = 25) -> None:
-    """Time the kernels, one after the other, as often as that."""
+    """Time the kernels in sequence, for that number of rounds."""
     for _ in range(rounds):
         for kernel in found:
             before = time.perf_counter()
@@ -83,7 +83,7 @@ def measure(found: list[Kernel], rounds: int = 25) -> None:
 
 
 def table(found: list[Kernel]) -> list[str]:
-    """The least time of each kernel and the median, in microseconds, and its share of the whole, largest first."""
+    """Return each kernel's minimum and median in microseconds and its share of the total, largest first."""
     total = sum(min(k.times) for k in found)
     lines = [f"{'least':>9} {'median':>9}  share  kernel"]
     for at, kernel in sorted(enumerate(found), key=lambda pair: -min(pair[1].times)):
@@ -96,7 +96,7 @@ def table(found: list[Kernel]) -> list[str]:
 
 
 def read(name: str) -> IRModule:
-    """A file, or a workload with its weights bound."""
+    """Load a file, or a workload with its weights bound."""
     from bench.speed.workloads import LISTED
 
     chosen = next((w for w in LISTED if w.name == name), None)
@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench kernels", description=__doc__)
     parser.add_argument("name", help="a workload or a file")
     parser.add_argument("--func", default="main")
-    parser.add_argument("--level", type=int, default=DEFAULT, help="of optimisation")
+    parser.add_argument("--level", type=int, default=DEFAULT, help="optimization level")
     parser.add_argument("--rounds", type=int, default=25, help="calls of each kernel (default 25)")
     parser.add_argument("--threads", type=int, default=1, help="default 1")
     options = parser.parse_args(arguments)

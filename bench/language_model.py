@@ -1,9 +1,9 @@
-"""Steps of a language model: `python -m bench llm [--layers 12] [--width 768] [--threads 1] [--peers torch]`.
+"""Decoding steps of a language model: `python -m bench llm [--layers 12] [--width 768] [--threads 1] [--peers torch]`.
 
-A model of the architecture of Llama with random weights is exported with its cache, and compiled in float32, bfloat16
-and with weights of 8 and 4 bits. Each continues a prompt of 24 tokens; all take turns, and so does PyTorch where it is
-asked for. What is shown is the time of a step (CPU time with one thread), how many times as long PyTorch takes, or
-float32 without it, and the bytes of the object, which are those of the weights.
+A model with the Llama architecture and random weights is exported with its KV cache, and compiled in float32, in
+bfloat16 and with 8-bit and 4-bit weights. Each continues a prompt of 24 tokens, interleaved with the others and with
+PyTorch if requested. The table shows the time of a step (CPU time with one thread), the speedup over PyTorch, or over
+float32 without it, and the size of the object in bytes, which is that of the weights.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Step = Callable[[np.ndarray, Any], tuple[np.ndarray, Any]]  # (tokens, cache) ->
 
 
 def model_of(layers: int, width: int, dtype: str) -> Any:
-    """A LlamaForCausalLM with random weights."""
+    """Return a LlamaForCausalLM with random weights."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -41,7 +41,7 @@ def model_of(layers: int, width: int, dtype: str) -> Any:
 
 
 def exported(model: Any) -> Any:
-    """The program of the model with a cache that grows; it gives the scores of the last token alone."""
+    """Export the model with a growing KV cache; it returns the logits of the last token only."""
     import torch
     from torch.export import Dim
     from transformers import DynamicCache
@@ -59,7 +59,7 @@ def exported(model: Any) -> Any:
 
 
 def compiled(program: Any, way: str, path: Path) -> None:
-    """The object of a program, with weights of few bits if `way` says how."""
+    """Compile a program, with quantized weights if `way` selects a quantization."""
     module = mlcc.frontend.from_exported_program(program, unwrap_unit_return_tuple=True)
     if way:
         module = mlcc.run_passes(module, f"normalize,quantize-weights{{{way}}}")
@@ -80,7 +80,7 @@ def step_of(path: Path, layers: int, width: int, dtype: str) -> Step:
 
 
 def peer_of(model: Any) -> Step:
-    """A step of PyTorch."""
+    """Return the step function of PyTorch."""
     import torch
 
     def step(tokens: np.ndarray, cache: Any) -> tuple[np.ndarray, Any]:
@@ -96,7 +96,7 @@ def _flat(value: Any) -> list[Any]:
 
 
 def measured(step: Step, count: int, clock: Callable[[], float]) -> tuple[float, float]:
-    """Milliseconds of the prompt, and of a step after it (the median)."""
+    """Return the milliseconds of the prompt and the median of the following steps."""
     new = np.random.default_rng(0).integers(1, VOCABULARY, (1, PROMPT))
     cache, times = None, []
     for _ in range(count + 1):
@@ -108,7 +108,7 @@ def measured(step: Step, count: int, clock: Callable[[], float]) -> tuple[float,
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """See the module."""
+    """Run the benchmark described in the module docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench llm")
     for name, default in (("layers", 12), ("width", 768), ("threads", 1), ("rounds", 5), ("steps", 12)):
         parser.add_argument(f"--{name}", type=int, default=default)

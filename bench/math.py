@@ -1,4 +1,4 @@
-"""Elementary functions: nanoseconds per element against NumPy, what a kernel with one costs to compile, and errors.
+"""Elementary functions: nanoseconds per element against NumPy, compilation cost per function, and maximum errors.
 
 python -m bench math                      # times
 python -m bench math --ulps --every 1     # the greatest error over all 2**32 floats (every one)
@@ -37,7 +37,7 @@ def f({params}):
 
 
 def kernel(name: str, dtype: str, count: int, cpu: str = "native", loop: str = "T.serial") -> Any:
-    """A compiled function over `count` elements; `name` may be empty: x + 1."""
+    """Compile a function over `count` elements; an empty `name` stands for x + 1."""
     import mlcc
 
     buffers = ["A", "C"] if name in BINARY else ["A"]
@@ -50,14 +50,14 @@ def kernel(name: str, dtype: str, count: int, cpu: str = "native", loop: str = "
 
 
 def _numpy(name: str) -> Any:
-    """NumPy's way, in the type of the array; None where it has none."""
+    """Return NumPy's equivalent, in the dtype of the array, or None if there is none."""
     if name in ("erf", "exp10"):
         return None
     return ulps.TRUTH[name] if name != "sigmoid" else lambda x: 1 / (1 + np.exp(-x))
 
 
 def times() -> None:
-    """A vectorized and a plain loop over a softmax's worth of numbers; the ratio of NumPy's time over the first."""
+    """Time a vectorized and a scalar loop over an array of softmax size; report NumPy's time over the first."""
     import mlcc
 
     print(f"elementary functions, ns per element; {machine()}")
@@ -79,7 +79,7 @@ def times() -> None:
 
 
 def compile_times() -> None:
-    """Milliseconds that a function adds to the compilation of a kernel."""
+    """Measure the milliseconds that a function adds to the compilation of a kernel."""
     names = ("", "exp", "tanh", "erf", "log", "sin", "pow")
     samples: dict[str, list[float]] = {n: [] for n in names}
     for count in range(7):
@@ -97,7 +97,7 @@ def compile_times() -> None:
 
 
 def worst(name: str, dtype: str, cpu: str, every: int) -> float:
-    """The greatest error: of float32 over every `every`th bit pattern, of float64 over drawn ones."""
+    """Return the maximum error: for float32 over every `every`th bit pattern, for float64 over random ones."""
     import mlcc
 
     f = mlcc.load(kernel(name, dtype, _CHUNK, cpu))["f"]
@@ -120,7 +120,7 @@ def worst(name: str, dtype: str, cpu: str, every: int) -> float:
 
 
 def _worst_of(name: str, args: list[np.ndarray[Any, Any]], out: np.ndarray[Any, Any]) -> float:
-    """Only where the rounded truth differs most can the error be greatest: the rest is not looked at closely."""
+    """Return the maximum error, computed only where the result is furthest from the rounded reference."""
     with np.errstate(all="ignore"):
         truth = ulps.TRUTH[name](*(a.astype(ulps.wide(str(out.dtype))) for a in args))
         near = truth.astype(out.dtype)
@@ -132,7 +132,7 @@ def _worst_of(name: str, args: list[np.ndarray[Any, Any]], out: np.ndarray[Any, 
 
 
 def errors(every: int, write: bool, only: list[str]) -> None:
-    """The table of greatest errors."""
+    """Return the table of maximum errors."""
     rows = [
         "| function | float32, with fma | without | float64, with fma | without |",
         "| --- | --- | --- | --- | --- |",
@@ -150,9 +150,9 @@ def errors(every: int, write: bool, only: list[str]) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench math", description=__doc__)
-    parser.add_argument("--ulps", action="store_true", help="greatest errors instead of times")
-    parser.add_argument("--every", type=int, default=509, help="look at every Nth float32")
-    parser.add_argument("--only", default="", help="the functions to look at, such as exp,log; nothing is written")
+    parser.add_argument("--ulps", action="store_true", help="maximum errors instead of times")
+    parser.add_argument("--every", type=int, default=509, help="check every Nth float32")
+    parser.add_argument("--only", default="", help="functions to measure, such as exp,log; nothing is written")
     parser.add_argument("--write", action="store_true", help="write the table into docs/math.md")
     options = parser.parse_args(argv or [])
     if options.ulps:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 
 def commands(cases: dict[str, Sequence[str]], rounds: int = 15) -> dict[str, list[tuple[float, float, float]]]:
-    """Each command once per round, in turn: (wall ms, CPU ms, peak MiB) per run. Raises if one fails."""
+    """Run each command once per round, interleaved; return (wall ms, CPU ms, peak MiB) per run. Raises if one fails."""
     samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, argv in cases.items():
@@ -29,7 +29,7 @@ def commands(cases: dict[str, Sequence[str]], rounds: int = 15) -> dict[str, lis
 
 
 def calls(cases: dict[str, Callable[[], object]], rounds: int = 25, least_ms: float = 2.0) -> dict[str, list[float]]:
-    """Microseconds per call; every case runs once per round, in turn, repeated until a sample lasts `least_ms`."""
+    """Return microseconds per call; cases are interleaved, and a sample repeats the call for at least `least_ms`."""
     numbers = {}
     for name, call in cases.items():
         number = 1
@@ -52,7 +52,7 @@ def calls(cases: dict[str, Callable[[], object]], rounds: int = 25, least_ms: fl
 
 
 def spread(samples: Sequence[float]) -> str:
-    """Median and the middle half."""
+    """Format the median and the interquartile range."""
     quarters = statistics.quantiles(samples, n=4)
     return f"{statistics.median(samples):9.2f}  [{quarters[0]:.2f} .. {quarters[2]:.2f}]"
 

@@ -1,4 +1,4 @@
-"""Peak memory of commands on a model with large weights, as a multiple of the weights; `--mib N` says how large."""
+"""Peak memory of commands on a model with large weights (`--mib N`), as a multiple of the size of the weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIDE = 2048  # 16 MiB a matrix
 
 
 def prepare(folder: str, layers: int) -> None:
-    """A chain of products with constant matrices, its weights and its input."""
+    """Write a chain of products with constant matrices, its weights and its input."""
     import numpy as np
 
     weights = {f"w{i}": np.full((SIDE, SIDE), (i + 1) / SIDE, np.float32) for i in range(layers)}

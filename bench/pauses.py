@@ -1,4 +1,4 @@
-"""Single calls after pauses of the caller, as servers make them: what threads gain that have gone to sleep.
+"""Latency of single calls after pauses of the caller, as in servers, where worker threads have gone to sleep.
 
 `python -m bench pauses [--only NAMES] [--peers NAMES] [--rounds N] [--quick] [--write]`: microseconds of a call, median
 and 95th percentile, right after other calls and after pauses, with 1 and 2 threads; of mlcc from Python and from a C
@@ -115,11 +115,13 @@ def known() -> list[Workload]:
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m bench pauses", description="Single calls after pauses of the caller.")
+    parser = argparse.ArgumentParser("python -m bench pauses", description="Time single calls after pauses.")
     parser.add_argument("--only", help="workloads whose names contain one of these, separated by commas")
     parser.add_argument("--peers", default=",".join(PEERS), help="default: %(default)s")
-    parser.add_argument("--level", type=int, default=default_level(), help="of mlcc; default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=9, help=f"of {CALLS} calls; default: %(default)s")
+    parser.add_argument(
+        "--level", type=int, default=default_level(), help="optimization level of mlcc; default: %(default)s"
+    )
+    parser.add_argument("--rounds", type=int, default=9, help=f"rounds of {CALLS} calls; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="4 rounds of few workloads")
     parser.add_argument("--write", action="store_true", help="write the figures into docs/speed.md")
     return parser.parse_args(argv)
@@ -129,7 +131,7 @@ Found = dict[str, dict[float, list[float]]]  # by competitor and pause: seconds 
 
 
 def measure(workload: Workload, running: list[Competitor], threads: int, rounds: int, level: int) -> Found:
-    """All competitors on one workload: pauses and competitors take turns."""
+    """Measure all competitors on one workload, interleaving pauses and competitors."""
     times: Found = {}
     path = write_arrays(workload, FOLDER)
     with tempfile.TemporaryDirectory() as folder:
@@ -153,7 +155,7 @@ def measure(workload: Workload, running: list[Competitor], threads: int, rounds:
 
 
 def c_program(workload: Workload, folder: Path, threads: int, level: int) -> Callable[[float], list[float]]:
-    """The workload as an object in a C program: gives seconds of single calls after a pause."""
+    """The workload as an object in a C program, which reports the seconds of single calls after a pause."""
     import mlcc
 
     inputs, weights = workload.arrays()
@@ -175,7 +177,7 @@ def c_program(workload: Workload, folder: Path, threads: int, level: int) -> Cal
     subprocess.run(["cc", "-O2", "app.c", "model.o", "-o", "app", "-lm"], cwd=folder, check=True)
 
     def sample(pause: float) -> list[float]:
-        """As `Worker.after` does it."""
+        """Equivalent of `Worker.after`."""
         settle = SETTLE if threads > 1 else 0.0
         process = subprocess.Popen(
             [folder / "app", repr(pause), str(CALLS), repr(settle)], stdout=subprocess.PIPE, text=True,
@@ -192,12 +194,12 @@ def c_program(workload: Workload, folder: Path, threads: int, level: int) -> Cal
 
 
 def late(samples: Sequence[float]) -> float:
-    """The 95th percentile."""
+    """Return the 95th percentile."""
     return sorted(samples)[int(0.95 * (len(samples) - 1))]
 
 
 def table(name: str, threads: int, found: Found) -> list[str]:
-    """A line for each competitor: a column for each pause, with mlcc's speed relative to it."""
+    """Return a row for each competitor with a column for each pause and mlcc's relative speed."""
     lines = [f"{name}, {threads} thread{'s' if threads > 1 else ''}"]
     for peer, by_pause in found.items():
         cells = []
@@ -211,12 +213,12 @@ def table(name: str, threads: int, found: Found) -> list[str]:
 
 
 def header() -> list[str]:
-    """Of a table of the page."""
+    """Return the header of a table of the page."""
     return [f"| | | {' | '.join(f'{p * 1e3:g} ms' for p in PAUSES)} |", f"| --- | --- |{' ---: |' * len(PAUSES)}"]
 
 
 def rows(name: str, found: Found) -> list[str]:
-    """A workload in the table of the page."""
+    """Return a workload's rows in the table of the page."""
     lines = []
     for peer, by_pause in found.items():
         cells = (f"{statistics.median(s) * 1e6:.0f} / {late(s) * 1e6:.0f}" for s in by_pause.values())

@@ -1,4 +1,4 @@
-"""CPU time of a matmul schedule with 28 steps: by method, from a script, and replayed from the trace.
+"""CPU time of a matmul schedule with 28 steps: by method calls, from a script, and replayed from the trace.
 
 Interleaved with TVM, if it is installed.
 """
@@ -26,7 +26,7 @@ def main(A: T.Buffer((1024, 1024), "float32"), B: T.Buffer((1024, 1024), "float3
 
 
 def schedule(sch: Any) -> None:
-    """A tiled, packed, vectorized, parallel matmul in 28 steps."""
+    """Apply a schedule of 28 steps that tiles, packs, vectorizes and parallelizes a matmul."""
     block = sch.get_sblock("C")
     i, j, k = sch.get_loops(block)
     back = sch.cache_write(block, 0, "global")

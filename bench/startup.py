@@ -1,7 +1,7 @@
 """Startup time of the command line: help, and a cold run of a 784-128-10 perceptron from text and from its object.
 
-Also other ways to the first result of the same model, where they are installed, and the sample of handwritten digits;
-with `--against TREE` also by another tree of mlcc.
+Also measures other installed tools up to the first result of the same model, and the sample of handwritten digits,
+and with `--against TREE` another tree of mlcc.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ numpy.savez(sys.argv[3], out=numpy.maximum(x @ w["w0"] + w["b0"], 0) @ w["w1"] +
 
 
 def prepare(folder: str, against: Path | None) -> dict[str, Sequence[str]]:
-    """The commands by name, and the files they read."""
+    """Return the commands by name and the files they read."""
     import numpy as np
 
     from bench.speed.texts import mlp
@@ -80,7 +80,7 @@ def prepare(folder: str, against: Path | None) -> dict[str, Sequence[str]]:
 
 
 def digits(name: str, mlcc: list[str], tree: Path, folder: str) -> dict[str, Sequence[str]]:
-    """The sample by a tree: from its text, with and without the cache, and from its object."""
+    """Return the commands that run the sample: from its text, with and without the cache, and from its object."""
     sample = ROOT / "samples" / "digits"
     by = ["env", f"PYTHONPATH={tree}", f"MLCC_CACHE_DIR={folder}/{tree.name}"]
     text, object_file = str(sample / "mlp.mlc"), f"{folder}/{tree.name}-digits.o"
@@ -94,7 +94,9 @@ def digits(name: str, mlcc: list[str], tree: Path, folder: str) -> dict[str, Seq
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m bench startup", description="Whole processes of the command line.")
+    parser = argparse.ArgumentParser(
+        "python -m bench startup", description="Measure whole processes of the command line."
+    )
     parser.add_argument("--against", type=Path, metavar="TREE", help="another tree of mlcc")
     parser.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
     options = parser.parse_args(argv or [])

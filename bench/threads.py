@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _empty() -> None:
-    """An empty loop of two pieces: many in a row, and after pauses of the program."""
+    """Measure an empty loop of two chunks: many in a row, and after pauses of the program."""
     from mlcc.runtime import elf, externs
     from mlcc.runtime.image import link_image
     from mlcc.runtime.threads import tell_pool
@@ -93,7 +93,7 @@ def _empty() -> None:
 
 
 def _work() -> None:
-    """The same work by a serial and a parallel loop, in turn."""
+    """Measure the same work in a serial and a parallel loop, interleaved."""
     import numpy as np
 
     import mlcc

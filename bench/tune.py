@@ -1,12 +1,11 @@
-"""`python -m bench tune`: what tuning gains on the workloads of `bench speed`, and that it never loses.
+"""`python -m bench tune`: the gain of tuning on the workloads of `bench speed`, with a check against regressions.
 
-Every workload is tuned by `mlcc tune`; then the default's object and the tuned one are measured afresh, in turn, in new
-processes that know nothing of the search, by CPU time where one thread runs. Objects that are the same need no
-measuring. A tuned module that takes more than 1.01 of the default's time is a loss: `slower` is what processes agree
-on, and what they do not agree on is `unclear`.
+Every workload is tuned by `mlcc tune`. Then the default object and the tuned one are measured again, interleaved, in
+new processes independent of the search, by CPU time with one thread. Identical objects are not measured. A tuned module
+that takes more than 1.01 of the default's time is a regression: `slower` if the processes agree, else `unclear`.
 
-With `--tvm PYTHON`, a Python that has apache-tvm (and xgboost, for its cost model), a matrix product with relu is tuned
-by TVM for `--trials` as well, and both winners are raced in one process: mlcc's has to be as fast, for a quarter of the
+With `--tvm PYTHON`, a Python that has apache-tvm (and xgboost, for its cost model), a matrix product with relu is also
+tuned by TVM for `--trials`, and both results are compared in one process: mlcc's must be as fast, for a quarter of the
 CPU time.
 """
 
@@ -59,8 +58,10 @@ SAME, FINE, SLOWER, UNCLEAR = "the same code", "not slower", "slower", "unclear"
 
 @dataclass(frozen=True)
 class Measured:
-    """The time of the tuned module over the default's: what the search expected, and each fresh process's median; none
-    where the code is the same."""
+    """Time ratios of the tuned module to the default: expected by the search, and the median of each new process.
+
+    `fresh` is empty if the code is the same.
+    """
 
     expected: float
     fresh: tuple[float, ...]
@@ -84,20 +85,22 @@ def verdict(fresh: Sequence[float]) -> str:
 
 
 def _chance(some: int, count: int) -> float:
-    """That at least `some` of `count` lie on one side of their median."""
+    """Return the probability that at least `some` of `count` values lie on one side of their median."""
     return sum(math.comb(count, n) for n in range(some, count + 1)) / 2**count
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m bench tune", description="What tuning gains, measured afresh.")
+    parser = argparse.ArgumentParser("python -m bench tune", description="Measure the gain of tuning in new processes.")
     parser.add_argument("--only", help="workloads whose names contain one of these, separated by commas")
     parser.add_argument("--budget", default="20s", help="for each workload; default: %(default)s")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seeds", default="0,1,2", help="of 13 drawn kernels each; default: %(default)s")
-    parser.add_argument("--processes", type=int, default=12, help="that measure afresh, at most; default: %(default)s")
-    parser.add_argument("--tvm", metavar="PYTHON", help="compare with TVM, which this Python has, and nothing else")
-    parser.add_argument("--trials", type=int, default=256, help="of TVM; default: %(default)s")
-    parser.add_argument("--kernels", action="store_true", help="show each kernel that was searched")
+    parser.add_argument("--seeds", default="0,1,2", help="of 13 random kernels each; default: %(default)s")
+    parser.add_argument(
+        "--processes", type=int, default=12, help="maximum number of measuring processes; default: %(default)s"
+    )
+    parser.add_argument("--tvm", metavar="PYTHON", help="only compare with TVM, as installed for this Python")
+    parser.add_argument("--trials", type=int, default=256, help="number of trials of TVM; default: %(default)s")
+    parser.add_argument("--kernels", action="store_true", help="show each tuned kernel")
     return parser.parse_args(argv)
 
 
@@ -123,7 +126,7 @@ def main(argv: list[str]) -> int:
 
 
 def line(name: str, found: Measured) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     if not found.fresh:
         return f"{name:32} 1.000  {SAME}"
     spread = f"{min(found.fresh):.3f} to {max(found.fresh):.3f} in {len(found.fresh)} processes"
@@ -131,7 +134,7 @@ def line(name: str, found: Measured) -> str:
 
 
 def measured(workload: Workload, budget: str, threads: int, processes: int) -> Measured:
-    """Tune a workload, and measure what comes out in new processes, until they agree."""
+    """Tune a workload, and measure the result in new processes until they agree."""
     write_arrays(workload, FOLDER)
     name = workload.name
     bind = f"bind-params{{params={name}.weights.npz}}" if workload.text.weights else ""
@@ -152,8 +155,10 @@ def measured(workload: Workload, budget: str, threads: int, processes: int) -> M
 
 
 def against_tvm(python: str, trials: int, budget: str) -> int:
-    """Tune one kernel by both, and race what they find. 1 where mlcc's is slower, or took more than a quarter of TVM's
-    CPU time."""
+    """Tune one kernel by both, and compare the results.
+
+    Returns 1 if mlcc's is slower, or took more than a quarter of TVM's CPU time.
+    """
     module = mlcc.parse(MM_RELU)
     (FOLDER / "kernel.mlc").write_text(MM_RELU)
     (FOLDER / "kernel.py").write_text(mlcc.script(module, dialect="tvm"))
@@ -182,7 +187,7 @@ def against_tvm(python: str, trials: int, budget: str) -> int:
 
 
 def _tvm(python: str, job: str, count: int) -> Any:
-    """The line of JSON that TVM's side prints."""
+    """Return the line of JSON that the TVM process prints."""
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(
         [python, "-m", "bench.tune_tvm", job, str(FOLDER), str(count)], env=env, stdout=subprocess.PIPE, check=True
@@ -191,13 +196,13 @@ def _tvm(python: str, job: str, count: int) -> Any:
 
 
 def _children() -> float:
-    """Seconds of CPU time of the processes that were started and have ended."""
+    """Return the CPU seconds of terminated child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def kernels(report: dict[str, Any]) -> list[str]:
-    """A line for each kernel that was searched: its share of the time, its gain, and how many candidates that took."""
+    """Return a line for each tuned kernel: its share of the time, its gain, and the number of candidates."""
     searched = sorted((k for k in report["kernels"] if k["trials"]), key=lambda k: -k["share"])
     return [
         f"    {k['names'][0]:40} {k['share']:6.1%} of the time, {k['ratio'] or 1.0:.3f} after {k['trials']} candidates"
@@ -217,7 +222,7 @@ def _text(content: bytes) -> list[bytes]:
 
 
 def _fresh(name: str, threads: int, first: int) -> float:
-    """The median of the ratios in a new process; the default (0) or the tuned object (1) comes first."""
+    """Return the median ratio in a new process, which runs the default (0) or the tuned object (1) first."""
     files = [f"{name}.{kind}.o" for kind in ("bound", "tuned")]
     text = _python("-m", "bench.tune_pair", *files, f"{name}.in.npz", str(threads), str(SAMPLES), str(first))
     return statistics.median(json.loads(text))

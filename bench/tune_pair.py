@@ -1,5 +1,8 @@
-"""`python -m bench.tune_pair DEFAULT TUNED INPUTS THREADS SAMPLES FIRST`: two objects in one fresh process, timed in
-turn; prints the ratios, as JSON. FIRST is which of them (0, 1) is loaded and called first."""
+"""`python -m bench.tune_pair DEFAULT TUNED INPUTS THREADS SAMPLES FIRST`: time two
+objects interleaved in a fresh process.
+
+Prints the ratios as JSON. FIRST (0 or 1) selects the object that is loaded and called first.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ SAMPLE, ROUNDS = 0.002, 3  # seconds of a round; the least of so many is a sampl
 def ratios(
     calls: Sequence[Callable[[], object]], samples: int, clock: Callable[[], float], least: float = SAMPLE
 ) -> list[float]:
-    """The times of the second call over those of the first, from rounds in turn that take turns in who begins."""
+    """Return the time ratios of the second call to the first; rounds alternate in which call begins."""
     counts = [_count(call, clock, least) for call in calls]
     quotients = []
     for turn in range(samples):

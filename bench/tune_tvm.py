@@ -1,7 +1,7 @@
-"""TVM's side of `python -m bench tune --tvm PYTHON`: it runs in the Python that has TVM, and needs no more of ours.
+"""The TVM part of `python -m bench tune --tvm PYTHON`, which runs in the Python with TVM and does not import mlcc.
 
-    PYTHON -m bench.tune_tvm tune FOLDER TRIALS     tunes FOLDER/kernel.py, and leaves FOLDER/tvm.so
-    PYTHON -m bench.tune_tvm race FOLDER ROUNDS     times FOLDER/tvm.so and FOLDER/mlcc.o in turns
+    PYTHON -m bench.tune_tvm tune FOLDER TRIALS     tunes FOLDER/kernel.py, and writes FOLDER/tvm.so
+    PYTHON -m bench.tune_tvm race FOLDER ROUNDS     times FOLDER/tvm.so and FOLDER/mlcc.o, interleaved
 
 Both print one line of JSON. Candidates are built and run in this process, and of TVM's tensor intrinsics only
 those of x86 are parsed: what the tuning costs is less than TVM's own workers take.
@@ -48,7 +48,7 @@ def main(job: str, folder: str, count: str) -> None:
 
 
 def tune(folder: Path, trials: int) -> dict[str, Any]:
-    """Tune a kernel, and leave the best as a library."""
+    """Tune a kernel, and write the best candidate as a library."""
     module = from_source((folder / "kernel.py").read_text())
     target = tvm.target.Target({"kind": "llvm", "mcpu": _cpu(), "num-cores": 1})
     model = "xgb" if importlib.util.find_spec("xgboost") else "random"
@@ -75,7 +75,7 @@ def tune(folder: Path, trials: int) -> dict[str, Any]:
 
 
 def race(folder: Path, rounds: int) -> dict[str, Any]:
-    """CPU seconds of a call in each round, of both in turns, on the same arrays."""
+    """Return the CPU seconds per call in each round, of both libraries interleaved on the same arrays."""
     import mlcc
 
     arrays = dict(np.load(folder / "in.npz"))
@@ -99,7 +99,7 @@ def race(folder: Path, rounds: int) -> dict[str, Any]:
 
 @derived_object
 class Builds(ms.builder.PyBuilder):
-    """Builds in this process; the path of a result is its number."""
+    """A builder that runs in this process; the path of a result is its number."""
 
     def build(self, build_inputs: Any) -> list[Any]:
         return [self._built(one) for one in build_inputs]
@@ -116,7 +116,7 @@ class Builds(ms.builder.PyBuilder):
 
 @derived_object
 class Runs(ms.runner.PyRunner):
-    """Runs in this process."""
+    """A runner that runs in this process."""
 
     def run(self, runner_inputs: Any) -> list[Any]:
         return [Ran(self._seconds(one)) for one in runner_inputs]

@@ -18,7 +18,7 @@ def _sigmoid(x: Array) -> Array:
 
 
 def erf(x: Array) -> Array:
-    """erf to 60 bits of what is wider than a double: by its series near 0, by a continued fraction of erfc beyond."""
+    """erf with 60 bits for types wider than double: by its series near 0, by a continued fraction of erfc beyond."""
     if x.dtype == np.float64:
         return _erf(x)  # type: ignore[no-any-return]
     one = x.dtype.type(1)
@@ -48,7 +48,7 @@ TRUTH: dict[str, Callable[..., Array]] = {
 
 
 def wide(dtype: str) -> Any:
-    """The type in which the truth about `dtype` is computed; for float64 it needs x86's 80 bits or more."""
+    """Return the dtype of reference results for `dtype`; for float64 it needs the 80 bits of x86 or more."""
     return np.float64 if dtype == "float32" else np.longdouble
 
 
@@ -57,8 +57,10 @@ def can_judge(dtype: str) -> bool:
 
 
 def distance(made: Array, truth: Array) -> Array:
-    """|made - truth| in units in the last place of `made`'s type; infinite where one is NaN and the other not, where
-    one is infinite and the other far from it, and where the signs of zeros differ."""
+    """Return |made - truth| in units in the last place of `made`'s type.
+
+    Infinite if only one is NaN, if one is infinite and the other far from it, or if the signs of zeros differ.
+    """
     kind = np.finfo(made.dtype)
     with np.errstate(all="ignore"):
         near = truth.astype(made.dtype)
@@ -75,7 +77,7 @@ def distance(made: Array, truth: Array) -> Array:
 
 
 def special(dtype: str) -> Array:
-    """Zeros, infinities, NaN, the ends of the ranges of normal numbers and denormals, small integers, ties."""
+    """Return special values: zeros, infinities, NaN, limits of normal and subnormal numbers, small integers, ties."""
     kind = np.finfo(dtype)
     bits = kind.nmant
     sizes = [0, kind.smallest_subnormal, kind.tiny, kind.max, np.inf, np.nan, 0.5, 1, 2, 3, 0.1, 1.5, 7, 10, 100, 1e-3]
@@ -88,14 +90,14 @@ def special(dtype: str) -> Array:
 
 
 def anywhere(dtype: str, count: int, seed: int) -> Array:
-    """Bit patterns drawn evenly: every exponent, NaN and denormals too."""
+    """Return uniformly random bit patterns, which cover every exponent, NaN and subnormal numbers."""
     kind = np.dtype(dtype)
     rng = np.random.default_rng(seed)
     return np.frombuffer(rng.bytes(count * kind.itemsize), kind).copy()
 
 
 def usual(dtype: str, count: int, seed: int) -> Array:
-    """Numbers as programs have them: around 0 at scales from a thousandth to hundreds, and around 1."""
+    """Return typical values: around 0 at scales from a thousandth to hundreds, and around 1."""
     rng = np.random.default_rng(seed)
     scales = rng.choice([1e-3, 0.1, 1.0, 5.0, 30.0, 300.0], count)
     numbers = rng.standard_normal(count) * scales

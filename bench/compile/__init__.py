@@ -1,1 +1,1 @@
-"""Compile times and memory: from a text or a model to the first result in one process, beside peers."""
+"""Compile times and memory: from a text or a model to the first result in one process, against peers."""

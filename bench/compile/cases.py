@@ -1,4 +1,4 @@
-"""The compared cases: mlcc at its levels, another tree of mlcc, peers; each is a way to a model's first result."""
+"""The compared cases: mlcc at its optimization levels, another tree of mlcc, and peers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Case:
     task: dict[str, Any] = field(hash=False)
     tree: Path = ROOT
     cores: tuple[int, ...] = BOTH  # the numbers of cores on which it is measured
-    warm: bool = False  # the cache has what an earlier run left there
-    once: bool = False  # takes so long that one sample has to do
+    warm: bool = False  # with the cache of an earlier run
+    once: bool = False  # so slow that it is sampled only once
 
     @property
     def program(self) -> tuple[str, Path]:
-        """The program whose files must be in the page cache before a measurement: its name and tree."""
+        """Return the name and tree of the program whose files must be in the page cache before a measurement."""
         return str(self.task.get("peer", "mlcc")), self.tree
 
 
@@ -38,7 +38,7 @@ def mlcc_case(name: str, level: int, target: str = NATIVE, way: str = "first", *
 
 
 def cpu_cases(levels: list[int], default: int, against: Path | None, peers: list[str]) -> list[Case]:
-    """For models on this machine's CPU."""
+    """Return the cases for models on this machine's CPU."""
     cases = []
     for level in levels:
         cases.append(mlcc_case(f"mlcc `-O{level}`", level))
@@ -54,7 +54,7 @@ def cpu_cases(levels: list[int], default: int, against: Path | None, peers: list
 
 
 def gpu_cases(levels: list[int], against: Path | None, emulate: bool) -> list[Case]:
-    """For a GPU that need not be there: PTX, or with `emulate` the first result of emulated kernels."""
+    """Return the cases that need no GPU: PTX, or with `emulate` the first result of emulated kernels."""
     way = "first" if emulate else "build"
     trees = [("mlcc", ROOT), *([] if against is None else [(label(against), against)])]
     return [
@@ -65,6 +65,6 @@ def gpu_cases(levels: list[int], against: Path | None, emulate: bool) -> list[Ca
 
 
 def label(tree: Path) -> str:
-    """The commit of a tree, or its folder's name."""
+    """Return the commit of a tree, or its folder's name."""
     asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=tree, capture_output=True, text=True)
     return asked.stdout.strip() if asked.returncode == 0 else tree.name

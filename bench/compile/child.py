@@ -1,8 +1,8 @@
-"""One model in one process: from its text, or what a peer is given, to the first result.
+"""Measure one model in one process: from its text, or the input of a peer, to the first result.
 
 `python -P child.py SPEC`, where SPEC is a `Task` in JSON. Prints a line of JSON when the result is there: the clock,
-CPU seconds and the peak of memory up to then, and what was found out afterwards. Runs with the mlcc of whatever tree
-comes first on PYTHONPATH, so for mlcc it imports nothing of bench.
+CPU seconds and peak memory at that point, and figures determined afterwards. Runs the mlcc of the tree that comes
+first on PYTHONPATH, so cases of mlcc import nothing from bench.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Afterwards = Callable[[], dict[str, Any]]
 
 
 def first(task: Task) -> tuple[Any, Afterwards]:
-    """The text by mlcc, called once in this process; `emulate` says whether on emulated kernels."""
+    """Compile the text with mlcc and call it once in this process, on emulated kernels if `emulate`."""
     import mlcc
 
     artifact = _built(task)
@@ -53,13 +53,13 @@ def first(task: Task) -> tuple[Any, Afterwards]:
 
 
 def build(task: Task) -> tuple[None, Afterwards]:
-    """The text by mlcc for a target that nothing here runs."""
+    """Compile the text with mlcc for a target that this machine cannot run."""
     artifact = _built(task)
     return None, lambda: {"size": _size(artifact, "mlca", task)}
 
 
 def command(task: Task) -> tuple[Any, Afterwards]:
-    """`mlcc run`, with whatever cache the environment names."""
+    """Run `mlcc run`, with the cache set in the environment."""
     from mlcc.cli.main import main as cli
 
     out = os.path.join(task["folder"], "out.npz")
@@ -79,7 +79,7 @@ def command(task: Task) -> tuple[Any, Afterwards]:
 
 
 def peer(task: Task) -> tuple[Any, Afterwards]:
-    """A peer of `bench.speed.peers`, given the operators as it takes them."""
+    """Run a peer of `bench.speed.peers` on the operators in its own form."""
     import importlib
 
     adapter = importlib.import_module(f"bench.speed.peers.{task['peer']}_peer").make(task["cores"])
@@ -112,7 +112,7 @@ def _size(artifact: Any, suffix: str, task: Task) -> int:
 
 
 def arrays(path: str) -> Arrays:
-    """The arrays of a file by name."""
+    """Return the arrays of a file by name."""
     import numpy as np
 
     with np.load(path) as archive:
@@ -124,7 +124,7 @@ def inputs(task: Task) -> Arrays:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those it started, also of those that are still there."""
+    """Return the CPU seconds of this process and its children, including running ones."""
     own, ended = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     running = sum(map(_ticks, _descendants(os.getpid())), 0.0)
     return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime + running

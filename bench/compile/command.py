@@ -1,4 +1,4 @@
-"""`python -m bench compile`: compile times, memory and sizes of objects, beside peers and another tree of mlcc."""
+"""`python -m bench compile`: compile times, memory and sizes of objects, against peers and another tree of mlcc."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ QUICK = ("mlp", "lenet", "encoder")
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m bench compile", description="From a text to the first result.")
+    parser = argparse.ArgumentParser("python -m bench compile", description="Measure compile times.")
     parser.add_argument("--only", default="", help="models whose names contain one of these, separated by commas")
     parser.add_argument("--peers", default=",".join(PEERS), help="default: %(default)s; empty: none")
-    parser.add_argument("--levels", default="1,2,3", help="of mlcc; default: %(default)s")
+    parser.add_argument("--levels", default="1,2,3", help="optimization levels of mlcc; default: %(default)s")
     parser.add_argument("--against", type=Path, metavar="TREE", help="another tree of mlcc, at its -O2 and -O3")
     parser.add_argument("--parts", default=",".join(PARTS), help="default: %(default)s")
     parser.add_argument("--cores", default="1,2", help="default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=5, help="at most; default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=5, help="maximum number; default: %(default)s")
     parser.add_argument(
-        "--seconds", type=float, default=540, help="no sample begins after so long, but in the first round; %(default)s"
+        "--seconds", type=float, default=540, help="start no sample after this, except in the first round; %(default)s"
     )
     parser.add_argument("--quick", action="store_true", help=f"one round, {', '.join(QUICK)}, fewer cases")
     parser.add_argument("--write", action="store_true", help="write the figures into docs/compile-time.md")

@@ -1,4 +1,4 @@
-"""The models, and the files of each that a process reads."""
+"""The models, and the files that a process reads for each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAMPLES = {  # with sizes that only a call knows: what is compiled for GPUs
 
 
 def files(model: Workload, folder: Path) -> dict[str, str]:
-    """Paths by what lies there, written where they are missing: the text has its weights beside it."""
+    """Return the paths by kind, writing missing files; the weights are beside the text."""
     kept = write_arrays(model, folder)
     at = {kind: folder / f"{model.name}.{end}" for kind, end in ENDS.items()}
     text, graph, onnx = at["text"], at["graph"], at["onnx"]

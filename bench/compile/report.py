@@ -1,4 +1,4 @@
-"""The page of compile times: a table for each question, a row for each case, a column for each model."""
+"""The page of compile times: a table for each quantity, a row for each case, a column for each model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MARK = "<!-- what follows is written by `python -m bench compile --write` -->"
 
 @dataclass
 class Part:
-    """Models and cases that were compared, with their results."""
+    """The compared models and cases with their results."""
 
     models: Sequence[str]
     cases: Sequence[Case]
@@ -24,7 +24,7 @@ class Part:
 
 
 def table(part: Part, cores: int, cell: Callable[[Found], str]) -> list[str]:
-    """Rows of cases that have at least one cell; nothing if no case has."""
+    """Return the rows of cases with at least one cell, or nothing if there are none."""
     rows = []
     for case in part.cases:
         cells = [cell(part.at(model, case.name, cores)) for model in part.models]
@@ -36,7 +36,7 @@ def table(part: Part, cores: int, cell: Callable[[Found], str]) -> list[str]:
 
 
 def seconds(what: str) -> Callable[[Found], str]:
-    """A cell: the median, and from the least to the largest where there are several samples."""
+    """Format a cell: the median, and the range if there are several samples."""
 
     def cell(found: Found) -> str:
         middle, samples = found.median(what), getattr(found, what)
@@ -57,7 +57,7 @@ def kibibytes(found: Found) -> str:
 
 
 def ratios(part: Part, mine: str, theirs: Sequence[str], cores: int, what: str) -> list[str]:
-    """Lines that say by how much a case is slower or quicker than others."""
+    """Return lines with the speed of a case relative to others."""
     lines = []
     for other in theirs:
         cells = []

@@ -1,4 +1,4 @@
-"""Processes one after the other, interleaved: every round goes over all models and cases."""
+"""Sequential, interleaved processes: every round goes over all models and cases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Found:
             self.size = answer.get("size", 0)
 
     def median(self, what: str) -> float | None:
-        """Of `wall`, `cpu` or `peak`."""
+        """Return the median of `wall`, `cpu` or `peak`."""
         samples = getattr(self, what)
         return statistics.median(samples) if samples and not self.error else None
 
@@ -51,7 +51,7 @@ Results = dict[tuple[str, str, int], Found]  # the case by its name
 
 
 class Runner:
-    """Runs jobs on the files of the models; remembers versions of peers."""
+    """Runs jobs on the files of the models, and records the versions of peers."""
 
     def __init__(self, files: dict[str, dict[str, str]], scratch: Path, say: Callable[[str], None]) -> None:
         self.files, self.scratch, self.say = files, scratch, say
@@ -59,7 +59,7 @@ class Runner:
         self._filled: set[tuple[str, int]] = set()  # models and numbers of cores: what lies in the cache
 
     def rounds(self, jobs: list[Job], count: int, seconds: float) -> Results:
-        """As many as `count`; after the first one, as long as `seconds` are not over."""
+        """Take up to `count` samples; after the first one, only within `seconds`."""
         began = time.monotonic()
         results: Results = {(model, case.name, cores): Found() for model, case, cores in jobs}
         self._read_all(jobs)
@@ -78,7 +78,7 @@ class Runner:
         return results
 
     def _read_all(self, jobs: list[Job]) -> None:
-        """Run each program once, uncounted: its files get into memory, and its bytecode is written."""
+        """Run each program once as warm-up, which loads its files into the page cache and writes its bytecode."""
         seen = set()
         for model, case, cores in jobs:
             if case.program not in seen and not case.once:
@@ -122,7 +122,7 @@ class Runner:
 
 
 def environment(tree: Path, cores: int, folder: str) -> dict[str, str]:
-    """Of a process: the modules of a tree, that many threads, nothing kept from earlier runs."""
+    """Return the environment of a process: the modules of a tree, the number of threads, caches disabled."""
     dropped = (*PINNED, "PYTHONDONTWRITEBYTECODE", "MLCC_CACHE_DIR")
     return {
         **{name: value for name, value in os.environ.items() if name not in dropped},

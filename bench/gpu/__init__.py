@@ -1,1 +1,1 @@
-"""Kernels on an NVIDIA GPU beside cuBLAS, PyTorch and the measured copy bandwidth: `python -m bench gpu`."""
+"""Kernels on an NVIDIA GPU against cuBLAS, PyTorch and the measured copy bandwidth: `python -m bench gpu`."""

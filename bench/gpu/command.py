@@ -1,4 +1,4 @@
-"""`python -m bench gpu [--quick] [--only NAME] [--level N]`: samples in turn, all by the events of one stream."""
+"""`python -m bench gpu [--quick] [--only NAME] [--level N]`: interleaved samples, timed by events of one stream."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _LEAST = 5e-3  # seconds of a sample
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench gpu", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds; nothing is recorded")
-    parser.add_argument("--only", default="", help="workloads whose name has this in it")
-    parser.add_argument("--level", type=int, default=default_level(), help="optimisation level")
+    parser.add_argument("--only", default="", help="workloads whose names contain this")
+    parser.add_argument("--level", type=int, default=default_level(), help="optimization level")
     parser.add_argument("--rounds", type=int, default=15)
     asked = parser.parse_args(argv)
     try:
@@ -56,7 +56,7 @@ def describe(device: CudaDevice) -> str:
 
 
 def copy_bandwidth(device: CudaDevice, size: int, rounds: int) -> float:
-    """Bytes per second read and written by copies within the device."""
+    """Measure the bytes per second read and written by copies within the device."""
     source, target = device.alloc(size), device.alloc(size)
     try:
         times = sample({"copy": lambda: device.copy(target, source, size)}, device, rounds)["copy"]
@@ -67,7 +67,7 @@ def copy_bandwidth(device: CudaDevice, size: int, rounds: int) -> float:
 
 
 def sample(cases: dict[str, Once], device: CudaDevice, rounds: int) -> dict[str, list[float]]:
-    """Seconds per run: each case in turn, as often as makes a sample long enough."""
+    """Return seconds per run of interleaved cases, repeated until a sample is long enough."""
     counts = {}
     for name, once in cases.items():
         once()
@@ -87,7 +87,7 @@ def sample(cases: dict[str, Once], device: CudaDevice, rounds: int) -> dict[str,
 
 
 def one(work: Workload, device: CudaDevice, level: int, rounds: int, bandwidth: float) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     target = f"cuda{{arch={best_for(device.capability)}}}"
     try:
         exe: Any = mlcc.load(mlcc.build(work.module(), target=target, opt_level=level), device=device)
@@ -113,7 +113,7 @@ def one(work: Workload, device: CudaDevice, level: int, rounds: int, bandwidth: 
 
 
 def record(lines: list[str], device: str, bandwidth: float, level: int) -> None:
-    """Put the figures of today in their place in docs/gpu-speed.md."""
+    """Update the figures in docs/gpu-speed.md."""
     head = (
         f"{datetime.date.today().isoformat()}, {device}, `-O{level}`, copies at {bandwidth / 1e9:.0f} GB/s:\n\n"
         "| workload | time | rate | beside | peers | greatest error |\n| --- | --- | --- | --- | --- | --- |\n"

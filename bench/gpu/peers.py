@@ -1,4 +1,4 @@
-"""Others on the same device and stream: PyTorch where it is installed with CUDA, and cuBLAS by itself."""
+"""Peers on the same device and stream: PyTorch if installed with CUDA, and cuBLAS directly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Once = Callable[[], object]
 
 
 def peers(work: Workload, arrays: list[Any], stream: int) -> Iterator[tuple[str, Once]]:
-    """Name and run of everybody who does this work; `arrays` are ours, on the device."""
+    """Return the name and function of each peer that supports the workload; `arrays` are mlcc's, on the device."""
     if importlib.util.find_spec("torch") is not None:
         import torch
 
@@ -48,7 +48,7 @@ def with_torch(work: Workload, arrays: list[Any], stream: int, torch: Any) -> On
 
 
 def find_cublas() -> ctypes.CDLL | None:
-    """From a wheel of NVIDIA's, or the system."""
+    """Load the library from a wheel of NVIDIA, or from the system."""
     spec = importlib.util.find_spec("nvidia")
     places = [str(Path(r)) for r in (spec.submodule_search_locations or ())] if spec else []
     names = [n for p in places for n in sorted(glob.glob(f"{p}/*/lib/libcublas.so.*"))]
@@ -67,7 +67,7 @@ _DEFAULT = -1  # CUBLAS_GEMM_DEFAULT
 
 
 def with_cublas(work: Workload, arrays: list[Any], stream: int, library: ctypes.CDLL) -> Once:
-    """cublasGemmEx on row-major arrays: the product of the transposes, in column-major terms."""
+    """Call cublasGemmEx on row-major arrays, as the product of the transposes in column-major order."""
     handle = ctypes.c_void_p()
     if library.cublasCreate_v2(ctypes.byref(handle)) or library.cublasSetStream_v2(handle, ctypes.c_void_p(stream)):
         raise RuntimeError("cuBLAS cannot be started")

@@ -64,7 +64,7 @@ class Workload:
         )
 
     def arrays(self) -> list[np.ndarray]:
-        """Inputs, bfloat16 as their bits."""
+        """Return the inputs, bfloat16 as bit patterns."""
         rng = np.random.default_rng(0)
         inputs = [rng.standard_normal(s, dtype=np.float32) for s in self.shapes]
         if self.dtype == "bfloat16":
@@ -79,7 +79,7 @@ def product(n: int, dtype: str, goal: float) -> Workload:
 
 
 def scheduled(n: int, script: str, least: tuple[int, int], only: bool = False) -> Workload:
-    """A product of bfloat16 matrices by a sample's schedule."""
+    """Return a product of bfloat16 matrices with the schedule of a sample."""
     return Workload(
         f"matmul {n} bfloat16, {script}", "", ((n, n), (n, n)), "bfloat16", flops=2.0 * n**3, peer="matmul", goal=0.8,
         script=script, least=least, only=only,
@@ -87,7 +87,7 @@ def scheduled(n: int, script: str, least: tuple[int, int], only: bool = False) -
 
 
 def workloads(quick: bool) -> list[Workload]:
-    """All of them; `quick`: at sizes that take a moment."""
+    """Return all workloads, at small sizes if `quick`."""
     small = 4 if quick else 1
     rows, columns = 8192 // small, 8192
     size = 4.0 * rows * columns
@@ -106,7 +106,7 @@ def workloads(quick: bool) -> list[Workload]:
 
 
 def reference(work: Workload, arrays: list[np.ndarray], rows: int = 4) -> np.ndarray:
-    """The first rows of the result, in float64."""
+    """Return the first rows of the reference result in float64."""
     wide = [_wide(a) for a in arrays]
     match work.peer:
         case "matmul":
@@ -131,5 +131,5 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """A result as float64, bfloat16 from its bits."""
+    """Convert a result to float64, bfloat16 from its bit patterns."""
     return _wide(array)

@@ -1,4 +1,4 @@
-"""`python -m bench speed`: races, a report of them, and what they leave behind."""
+"""`python -m bench speed`: run the comparison, report it and write its record."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ LONG = {"tvm": "without tuning its figures mean little; give --trials 64", "indu
 
 def arguments(argv: list[str]) -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    parser = argparse.ArgumentParser("python -m bench speed", description="mlcc against installed peers.")
+    parser = argparse.ArgumentParser("python -m bench speed", description="Compare mlcc with peers.")
     parser.add_argument("--only", help="workloads whose names contain one of these, separated by commas")
-    parser.add_argument("--peers", help=f"these competitors only: {','.join(PEERS)}")
+    parser.add_argument("--peers", help=f"only these competitors: {','.join(PEERS)}")
     parser.add_argument(
         "--threads", default=",".join(str(n) for n in (1, 2) if n <= cores), help="default: %(default)s"
     )
-    parser.add_argument("--level", type=int, default=default_level(), help="of mlcc; default: %(default)s")
+    parser.add_argument(
+        "--level", type=int, default=default_level(), help="optimization level of mlcc; default: %(default)s"
+    )
     parser.add_argument("--quick", action="store_true", help="few samples, workloads and peers")
-    parser.add_argument("--trials", type=int, default=0, help="tune TVM for so many trials a workload, or leave it out")
-    parser.add_argument("--seed", default="0", help="seeds of the drawn shapes, separated by commas")
-    parser.add_argument("--write", action="store_true", help="write docs/speed.md and docs/speed.svg from all found")
-    parser.add_argument("--list", action="store_true", help="the names of the workloads")
+    parser.add_argument("--trials", type=int, default=0, help="tuning trials of TVM per workload; 0 omits TVM")
+    parser.add_argument("--seed", default="0", help="seeds of the random shapes, separated by commas")
+    parser.add_argument("--write", action="store_true", help="write docs/speed.md and docs/speed.svg from all results")
+    parser.add_argument("--list", action="store_true", help="list the names of the workloads")
     return parser.parse_args(argv)
 
 
@@ -79,7 +81,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(chosen: list[Workload], peers: list[str], threads: int, plan: Plan, record: Record, kept: Path) -> None:
-    """Race on one number of threads, and keep each line as soon as it is there."""
+    """Compare with one number of threads, and record each line as soon as it is complete."""
     floors = measure(threads)
     record.facts[f"load, {threads} thread{'s' if threads > 1 else ''}"] = (
         f"{os.getloadavg()[0]:.1f} of {os.cpu_count()}"
@@ -109,7 +111,7 @@ def show(floors: Floors) -> str:
 
 
 def write(record: Record) -> None:
-    """The page and the picture."""
+    """Write the page and the picture."""
     docs = ROOT / "docs"
     path = docs / "speed.md"
     startup = json.loads(STARTUP.read_text()) if STARTUP.exists() else []

@@ -29,18 +29,18 @@ class Graph:
     result: str
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the graph as plain JSON data."""
         return asdict(self)
 
     @staticmethod
     def of(plain: dict[str, Any]) -> Graph:
-        """From what `plain` gave, also after a way through JSON."""
+        """Return the graph from the data of `plain`, also after a JSON round trip."""
         nodes = tuple(Node(n["op"], tuple(n["args"]), n["attrs"], n["out"], tuple(n["shape"])) for n in plain["nodes"])
         return Graph({k: tuple(v) for k, v in plain["params"].items()}, nodes, plain["result"])
 
 
 def read_graph(text: str) -> Graph:
-    """The graph of the function `main` of a text. Raises ValueError for what peers could not be given."""
+    """Return the graph of the function `main` of a text. Raises ValueError for constructs that peers do not support."""
     import mlcc
     from mlcc.ir import relax
 
@@ -62,7 +62,7 @@ def read_graph(text: str) -> Graph:
             )
     result = func.body.body.name
     if result not in {n.out for n in nodes}:
-        raise ValueError(f"the result `{result}` is not what an operator gives")
+        raise ValueError(f"the result `{result}` is not the result of an operator")
     return Graph(params, tuple(nodes), result)
 
 
@@ -75,7 +75,7 @@ def _argument(value: Any) -> Any:
         return value.name
     if isinstance(value, relax.PrimValue):
         return value.value.value
-    raise ValueError(f"an argument is a {type(value).__name__}")
+    raise ValueError(f"unsupported argument of type {type(value).__name__}")
 
 
 def _sizes(info: Any) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ def _sizes(info: Any) -> tuple[int, ...]:
 
 
 def operations(graph: Graph) -> int:
-    """Multiplications and additions of the products in it; what is linear in the sizes is not counted."""
+    """Count the multiplications and additions of products and convolutions; elementwise work is not counted."""
     shapes: dict[str, tuple[int, ...]] = dict(graph.params)
     total = 0
     for node in graph.nodes:
@@ -100,7 +100,7 @@ def operations(graph: Graph) -> int:
 
 
 def traffic(graph: Graph) -> int:
-    """Bytes that must move whatever the code: each input and weight read once, the result written once."""
+    """Return the minimum memory traffic in bytes: each input and weight read once, the result written once."""
     total = 0
     for shape in (*graph.params.values(), *(n.shape for n in graph.nodes if n.out == graph.result)):
         count = 4

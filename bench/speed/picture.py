@@ -1,4 +1,4 @@
-"""The picture of a record: for each workload a row, where every competitor's mark shows its speed against the best."""
+"""The picture of a record: a row per workload, where each competitor's mark shows its speed relative to the best."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRID = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
 
 
 def picture(lines: Sequence[Line]) -> str:
-    """An SVG with a panel for each number of threads."""
+    """Return an SVG with a panel for each number of threads."""
     threads = sorted({one.threads for one in lines})
     rows = list(dict.fromkeys(one.workload for one in lines))
     line_of = {(one.workload, one.threads): one for one in lines}

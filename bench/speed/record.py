@@ -1,4 +1,4 @@
-"""Results of runs, as JSON in a file: a later run replaces what it measures again; `--write` reads all results."""
+"""Results of runs as a JSON file; a later run replaces the workloads it measures, and `--write` reads all results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Line:
         return max(self.arithmetic, self.bytes)
 
     def time(self, peer: str) -> float | None:
-        """The median, where there is one."""
+        """Return the median, if there is one."""
         result = self.results.get(peer)
         return result.median if result is not None and result.times and not result.error else None
 
@@ -50,14 +50,14 @@ class Line:
 
 @dataclass
 class Record:
-    """All lines of one machine, with facts on the machine and the competitors."""
+    """All lines of one machine, with a description of the machine and the competitors."""
 
     machine: str = ""
     facts: dict[str, str] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
 
     def put(self, line: Line) -> None:
-        """Add a line; it takes the place of an older one. Samples of different runs are never put together."""
+        """Add a line, replacing an older one. Samples of different runs are never combined."""
         for at, old in enumerate(self.lines):
             if (old.workload, old.threads) == (line.workload, line.threads):
                 self.lines[at] = line
@@ -70,7 +70,7 @@ class Record:
 
     @staticmethod
     def load(path: Path, machine: str) -> Record:
-        """The record at a path; an empty one if there is none, or it is of another machine."""
+        """Read the record at a path; it is empty if missing, or if it is from another machine."""
         if not path.exists():
             return Record(machine)
         content: dict[str, Any] = json.loads(path.read_text())
@@ -84,7 +84,7 @@ class Record:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """With three digits."""
+    """Format with three significant digits."""
     if seconds is None:
         return "-"
     ms = seconds * 1e3

@@ -14,7 +14,7 @@ PORTABLE_GOAL = 1.1  # times of a portable build over those of a native one
 
 
 def terminal(line: Line) -> list[str]:
-    """A few lines on one workload."""
+    """Return a few lines on one workload."""
     ratio, best = line.ratio(), line.best_peer()
     head = (
         f"{line.workload}, {line.threads} thread{'s' if line.threads > 1 else ''}: floor {milliseconds(line.floor)} ms"
@@ -99,7 +99,7 @@ def objects(lines: Sequence[Line]) -> list[str]:
 
 
 def table(lines: Sequence[Line]) -> list[str]:
-    """Milliseconds, medians; the best peer's in bold."""
+    """Return the table of median milliseconds, with the best peer in bold."""
     peers = [p for p in PEERS if p not in OURS and any(p in line.results for line in lines)]
     out = [f"| workload | arithmetic floor | byte floor | mlcc | mlcc / best | portable | {' | '.join(peers)} |"]
     out.append("| --- |" + " ---: |" * (5 + len(peers)))
@@ -114,5 +114,5 @@ def table(lines: Sequence[Line]) -> list[str]:
 
 
 def replace_tail(old: str, tail: str) -> str:
-    """A page with everything from the mark on replaced."""
+    """Return a page with everything from the marker on replaced."""
     return old.partition(MARK)[0] + tail

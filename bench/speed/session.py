@@ -1,7 +1,7 @@
 """The competitors' processes and the interleaving of their samples.
 
-One process per competitor; between its samples a process is stopped, so that no spinning thread of one takes time
-from another. Rounds go over all competitors in turn: a slow minute of the machine hits all alike.
+One process per competitor; it is stopped between its samples, so that its spinning threads take no time from others.
+Rounds go over all competitors in turn, so that slow periods of the machine affect all of them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Result:
 
     @property
     def calm(self) -> list[float]:
-        """The samples that no other process disturbed; if they are few, the quarter that was disturbed least."""
+        """Return the undisturbed samples, or if there are few, the least disturbed quarter."""
         order = sorted(zip(self.waited, self.times, strict=True))
         least = max(3, len(order) // 4)
         return [time for at, (waited, time) in enumerate(order) if waited < CALM or at < least]
@@ -107,7 +107,7 @@ class Competitor:
         self._signal(signal.SIGSTOP)
 
     def ask(self, limit: float, **request: Any) -> dict[str, Any]:
-        """A request and its answer; a process that ends or takes too long is started anew, and that is the answer."""
+        """Send a request and return its answer; a process that ends or times out is restarted, which is an error."""
         self._signal(signal.SIGCONT)
         try:
             assert self._process.stdin is not None
@@ -151,7 +151,7 @@ class Competitor:
 
 @contextlib.contextmanager
 def competitors(peers: list[str], threads: int) -> Iterator[list[Competitor]]:
-    """The processes of those peers that are installed; all end with the block."""
+    """Start the processes of the installed peers; all end with the `with` block."""
     started: list[Competitor] = []
     try:
         for peer in peers:
@@ -163,7 +163,7 @@ def competitors(peers: list[str], threads: int) -> Iterator[list[Competitor]]:
 
 
 def write_arrays(workload: Workload, folder: Path) -> Path:
-    """The inputs, weights and expected result of a workload in one file; beside it what `mlcc` commands read."""
+    """Write the inputs, weights and expected result of a workload, and the files that `mlcc` commands read."""
     inputs, weights = workload.arrays()
     path = folder / f"{workload.name}.bench.npz"
     stamp = folder / f"{workload.name}.mlc"
@@ -179,7 +179,7 @@ def write_arrays(workload: Workload, folder: Path) -> Path:
 
 
 def race(workload: Workload, running: list[Competitor], plan: Plan, folder: Path) -> list[Result]:
-    """All competitors on one workload: each prepares it, is checked against NumPy, then samples are taken in turn."""
+    """Compare all competitors on one workload: prepare, check against NumPy, then take interleaved samples."""
     path = write_arrays(workload, folder)
     graph = workload.graph.plain()
     results: list[Result] = []

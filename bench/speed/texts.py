@@ -38,7 +38,7 @@ class Writer:
         return name
 
     def linear(self, x: str, name: str, inner: int, outer: int) -> str:
-        """A product with a weight, and a bias."""
+        """Add a product with a weight, and a bias."""
         y = self.let(f"R.matmul({x}, {self.weight(f'{name}_w', inner, outer)})")
         return self.let(f"R.add({y}, {self.weight(f'{name}_b', outer)})")
 
@@ -50,7 +50,7 @@ class Writer:
         self, x: str, name: str, inner: int, outer: int, kernel: int, stride: int = 1, groups: int = 1,
         padding: int | None = None,
     ) -> str:  # fmt: skip
-        """A convolution with a weight, and a bias for each channel; by default the padding keeps the size."""
+        """Add a convolution with a weight and a bias per channel; the default padding keeps the size."""
         pad = kernel // 2 if padding is None else padding
         k, b = (
             self.weight(f"{name}_w", outer, inner // groups, kernel, kernel),
@@ -76,7 +76,7 @@ def _tuple(shape: Shape) -> str:
 
 
 def matmul(m: int, k: int, n: int, relu: bool = False, transposed: bool = False) -> Text:
-    """a @ b of two inputs; `transposed`: b lies as (n, k)."""
+    """a @ b of two inputs; if `transposed`, b is stored as (n, k)."""
     w = Writer()
     a = w.param("a", m, k)
     b = w.let(f"R.permute_dims({w.param('b', n, k)})") if transposed else w.param("b", k, n)
@@ -97,7 +97,7 @@ def transpose(shape: Shape, axes: Sequence[int]) -> Text:
 
 
 def mlp(batch: int) -> Text:
-    """784-128-10, weights inside."""
+    """A 784-128-10 perceptron with constant weights."""
     w = Writer()
     x = w.param("x", batch, 784)
     h = w.let(f"R.matmul({x}, {w.weight('w0', 784, 128)})")
@@ -110,7 +110,7 @@ def mlp(batch: int) -> Text:
 def conv(
     inner: int, outer: int, size: int, kernel: int, stride: int = 1, padding: int | None = None, groups: int = 1
 ) -> Text:
-    """A convolution of one image, weights inside; by default the padding keeps the size."""
+    """A convolution of one image with constant weights; the default padding keeps the size."""
     pad = kernel // 2 if padding is None else padding
     w = Writer()
     x, k = w.param("x", 1, inner, size, size), w.weight("w", outer, inner // groups, kernel, kernel)

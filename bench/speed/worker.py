@@ -1,4 +1,4 @@
-"""One competitor in a process of its own: it prepares workloads and gives samples when told to.
+"""One competitor in its own process, which prepares workloads and takes samples on request.
 
 Requests and answers are lines of JSON: from standard input, and to what was standard output when the process began
 (libraries print to the new one, which is standard error). `python -m bench.speed.worker PEER THREADS`.
@@ -44,7 +44,7 @@ class Worker:
     def load(
         self, path: str, graph: dict[str, Any], source: str, folder: str, trials: int, level: int
     ) -> dict[str, Any]:
-        """Prepare a workload whose arrays lie at `path`; how long that took and how far the result is off."""
+        """Prepare a workload whose arrays are at `path`; return the time that took and the error of the result."""
         import numpy as np
 
         from bench.speed.graph import Graph
@@ -89,7 +89,7 @@ class Worker:
             return {"wall": wall / number, "cpu": cpu / number, "number": number, "waited": (waiting() - before) / wall}
 
     def after(self, pause: float, count: int) -> dict[str, Any]:
-        """Seconds of single calls, each after a pause of the caller; without one, after calls for some milliseconds."""
+        """Return seconds of single calls after a pause of the caller, or after some milliseconds of calls."""
         call, spent = self.ready.call, []
         with before_others():
             settled = time.perf_counter() + self.settle
@@ -105,7 +105,7 @@ class Worker:
         return {"seconds": spent}
 
     def native(self) -> dict[str, Any]:
-        """Seconds of a call as native code sees it, where the peer can tell."""
+        """Return the seconds of a call measured in native code, if the peer supports it."""
         with before_others():
             return {"native": None if self.ready.native is None else self.ready.native()}
 
@@ -118,7 +118,7 @@ class Worker:
 
 
 def waiting() -> float:
-    """Seconds that all threads of this process have spent waiting for a CPU; 0 where the system does not say."""
+    """Return the seconds that all threads have spent waiting for a CPU, or 0 if the system does not report it."""
     total = 0
     with contextlib.suppress(OSError):
         for thread in os.listdir("/proc/self/task"):
@@ -129,7 +129,7 @@ def waiting() -> float:
 
 @contextlib.contextmanager
 def before_others() -> Iterator[None]:
-    """A high priority for this process's session, where Linux groups tasks by session and root asks."""
+    """Raise the priority of this process's session, if Linux groups tasks by session and the user is root."""
     prefer("self", -15)
     try:
         yield
@@ -138,7 +138,7 @@ def before_others() -> Iterator[None]:
 
 
 def _die_with_parent() -> None:
-    """A stopped process would outlive a parent that was killed."""
+    """Request a signal when the parent dies, since a stopped process would outlive a killed parent."""
     if sys.platform == "linux":
         import ctypes
 

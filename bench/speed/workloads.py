@@ -29,7 +29,7 @@ class Workload:
         return read_graph(self.text.source)
 
     def arrays(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Inputs and weights by name, the same in every run; activations keep their size through deep models."""
+        """Return inputs and weights by name, the same in every run; activations keep their magnitude in deep models."""
         random = np.random.default_rng(zlib.crc32(self.name.encode()))
         inputs, weights = {}, {}
         for name, shape in self.graph.params.items():
@@ -61,7 +61,7 @@ PRIMES = (7, 11, 13, 17, 31, 53, 67, 97, 101, 127, 149, 211, 257, 307, 401, 499,
 
 
 def drawn(seed: int) -> list[Workload]:
-    """Shapes that nobody tuned for: primes, thin and flat ones, odd strides and paddings."""
+    """Return unusual shapes: primes, thin and flat ones, odd strides and paddings."""
     random = np.random.default_rng(seed)
 
     def prime(low: int, high: int) -> int:
@@ -102,5 +102,5 @@ def drawn(seed: int) -> list[Workload]:
 
 
 def suite(seeds: tuple[int, ...]) -> list[Workload]:
-    """The listed ones and those drawn from each seed."""
+    """Return the listed workloads and those drawn from each seed."""
     return [*LISTED, *(w for seed in seeds for w in drawn(seed))]

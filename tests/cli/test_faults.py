@@ -151,7 +151,7 @@ def test_faults_of_python_itself_are_its_own(folder: Path) -> None:
     np.savez(folder / "in.npz", A=np.ones(8, "float32"), n=np.int64(1))
     code, _, err = mlcc(folder, "run", "m.mlc", "--in", "in.npz", "--env", "env.py")
     assert code == -signal.SIGSEGV and err.startswith("error[E0874]: a fault outside of compiled code")
-    assert err.count("\n") == 1 and "memory that `main` (m.mlc:2) damaged" in err and "--sanitize m.mlc" in err
+    assert err.count("\n") == 1 and "`main` (m.mlc:2) corrupted memory" in err and "--sanitize m.mlc" in err
 
 
 def test_names_of_symbols() -> None:
