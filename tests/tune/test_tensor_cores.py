@@ -80,7 +80,7 @@ def test_other_blocks_are_left_alone(mod: IRModule) -> None:
         ({"intrin_groups": [{"init": "wmma_fill_16x16x16_f32"}]}, "missing"),
         ({"intrin_groups": [{**GROUP, "compute": "mma_sync_m16n8k8_f16f16f32"}]}, "wmma"),
         ({"tile_binds": ["blockIdx.x", "threadIdx.x"]}, "threadIdx"),
-        ({"reuse_write": None}, "shared memory"),
+        ({"reuse_write": None}, "a shared scope"),
     ],
 )
 def test_arguments_that_it_refuses(changes: dict[str, object], why: str) -> None:

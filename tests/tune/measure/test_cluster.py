@@ -102,7 +102,7 @@ def test_which_device_is_meant() -> None:
     for workers, why in [
         ((), "no worker of the cluster offers a device"),
         (({"GPU": 1.0},), "no worker of the cluster offers a device"),
-        (({"mlcc:a": 1.0}, {"mlcc:b": 1.0}), "several devices"),
+        (({"mlcc:a": 1.0}, {"mlcc:b": 1.0}), "different devices"),
     ]:
         with pytest.raises(CompileError, match=why):
             DaskRunner(Client(*workers))
@@ -129,7 +129,7 @@ def test_what_ends_a_future_ends_the_wait(raised: Exception, code: str | None) -
 
     runner = DaskRunner(Client({"mlcc:a": 1.0}))
     with pytest.raises(Exception) as found:  # noqa: PT011 - either kind
-        runner._awaited(Future())
+        runner._await(Future())
     assert found.value is raised if code is None else code in str(found.value)
 
 

@@ -37,7 +37,7 @@ ZOO = {
     "nothing": ("", "wrong", "64 of 64"),
     "NaN": (DOUBLED + "y[3] = 0.0f / 0.0f;", "wrong", "1 of 64"),
     "behind": (DOUBLED + "y[64] = 0;", "wrong", "outside of `Y`"),
-    "before": (DOUBLED + "y[-1] = 0;", "wrong", "beside"),
+    "before": (DOUBLED + "y[-1] = 0;", "wrong", "outside of its tensors"),
     "far before": (DOUBLED + "y[-2000] = 0;", "wrong", "outside of `Y`"),
     "input": (DOUBLED + "*(volatile float *)x = 1;", "wrong", "outside of `X`"),
     "reads behind": (DOUBLED + "*(volatile float *)&x[64];", "wrong", "outside of `X`"),
