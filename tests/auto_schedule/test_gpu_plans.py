@@ -52,7 +52,7 @@ KERNELS: dict[str, tuple[Make, str, str, set[str]]] = {
 }  # fmt: skip
 
 
-def some(plans: Plans, count: int) -> list[Planned]:
+def sample_plans(plans: Plans, count: int) -> list[Planned]:
     """Plans: those that rules expect most of, and as many by random steps from there."""
     found = list(islice(plans.best_first(), count))
     random = Random(0)
@@ -74,7 +74,7 @@ def test_all_plans_are_right(name: str, all_cases: bool) -> None:
     given = arguments(IRModule({"main": func}))
     expected = [array.copy() for array in given]
     mlcc.load(mlcc.build(func, "llvm{cpu=native}", opt_level=1, pipeline="lower"))["main"](*expected)
-    for planned in some(plans, 20) if all_cases else some(plans, 2)[1:3]:
+    for planned in sample_plans(plans, 20) if all_cases else sample_plans(plans, 2)[1:3]:
         module = IRModule({"main": planned.func})
         check(module)
         have = [array.copy() for array in given]

@@ -33,7 +33,7 @@ def panels_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "MIN_PANEL_REUSE_ROW_MAJOR", 24)
 
 
-class Eager(CpuFacts):
+class EagerCpu(CpuFacts):
     """A CPU on which everything is worth the trouble."""
 
     @property
@@ -45,7 +45,7 @@ def small(target: str = X86, cores: int = 1) -> CpuFacts:
     """Tiny caches, so that little matrices are treated as large ones."""
     facts = CpuFacts.of(target)
     fields = {f.name: getattr(facts, f.name) for f in dataclasses.fields(CpuFacts)}
-    return Eager(**{**fields, "l1_bytes": 512, "l2_bytes": 1024, "cores": cores})
+    return EagerCpu(**{**fields, "l1_bytes": 512, "l2_bytes": 1024, "cores": cores})
 
 
 def made(product: Product, facts: CpuFacts | None = None) -> Answer:

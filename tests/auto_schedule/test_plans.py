@@ -30,18 +30,18 @@ SMALL = "llvm{triple=x86_64-linux-gnu num-cores=2 l1=1024 l2=4096}"
 SQUARE = Product("mk,kn->mn", {"m": 64, "k": 64, "n": 96})
 
 
-def only(mod: IRModule) -> tir.PrimFunc:
+def only_prim_func(mod: IRModule) -> tir.PrimFunc:
     """The one TIR function of a module."""
     (func,) = (f for f in mod.functions.values() if isinstance(f, tir.PrimFunc))
     return func
 
 
 def operators(params: str, line: str) -> tir.PrimFunc:
-    return only(lowered(graph(params, f"y = {line}", result="y")))
+    return only_prim_func(lowered(graph(params, f"y = {line}", result="y")))
 
 
 def kernel(text: str) -> tir.PrimFunc:
-    return only(mlcc.parse(text))
+    return only_prim_func(mlcc.parse(text))
 
 
 def plans_of(text: str, target: str = WIDE) -> Plans:
@@ -85,7 +85,7 @@ KERNELS = {
 }  # fmt: skip
 
 
-def some(plans: Plans, count: int, seed: int = 0) -> list[Planned]:
+def sample_plans(plans: Plans, count: int, seed: int = 0) -> list[Planned]:
     """Plans: those that rules expect most of, and as many by random steps from there."""
     found = list(islice(plans.best_first(), count))
     random = Random(seed)
@@ -114,7 +114,7 @@ def assert_right(func: tir.PrimFunc, found: list[Planned]) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_all_plans_are_right(name: str, target: str, all_cases: bool) -> None:
     func = KERNELS[name]()
-    assert_right(func, some(Plans(func, CpuFacts.of(target)), 100 if all_cases else 3))
+    assert_right(func, sample_plans(Plans(func, CpuFacts.of(target)), 100 if all_cases else 3))
 
 
 def test_plans_of_generated_functions_are_right(all_cases: bool) -> None:
@@ -127,7 +127,7 @@ def test_plans_of_generated_functions_are_right(all_cases: bool) -> None:
             run_prim_func(func, given)
         except (CompileError, CallError):  # what somebody scheduled; what does not run
             continue
-        found = [p for p in some(plans, 3, seed) if "unsafe_compute_in" not in str(p.answer.trace)]
+        found = [p for p in sample_plans(plans, 3, seed) if "unsafe_compute_in" not in str(p.answer.trace)]
         taken += len(found)
         assert_right(func, found)
     assert taken > 10

@@ -34,7 +34,7 @@ def errors(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 1) -> str
     return capsys.readouterr().err
 
 
-def same(*argv: str) -> None:
+def check_results(*argv: str) -> None:
     assert run(["run", *argv, "--in", "x.npz", "--expect", "want.npz", "--rtol", "1e-4", "--atol", "1e-4"]) == 0
 
 
@@ -46,7 +46,7 @@ def test_text_and_weights_are_written(folder: Path) -> None:
     assert 'R.data("layers.0.weight"' in text and "R.const([" in text and "# layers.1 (ReLU)" in text
     assert "sha256=" in text and "mlcc.data" not in text
     assert set(load_arrays("net.npz")) == {"layers.0.weight", "layers.1.weight"}
-    same("net.mlc")
+    check_results("net.mlc")
     imported = source.read_module("net.fake")
     assert mlcc.structural_equal(source.read_module("net.mlc"), imported)
     assert run(["fmt", "-i", "net.mlc"]) == 0
@@ -56,9 +56,9 @@ def test_text_and_weights_are_written(folder: Path) -> None:
 
 def test_other_commands_read_models(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", "net.fake"]) == 0
-    same("net.fake")
+    check_results("net.fake")
     assert run(["compile", "net.fake"]) == 0
-    same("net.o")
+    check_results("net.o")
     assert run(["passes", "net.fake", "-p", "fuse", "-o", "fused.mlc"]) == 0
     assert run(["bench", "net.fake", "--in", "x.npz", "--repeat", "2", "--number", "1"]) == 0
     assert run(["import", "net.fake"]) == 0
@@ -108,19 +108,19 @@ def test_weights_under_the_folder_stay_where_they_are(folder: Path, suffix: str)
     assert run(["import", "net.fake", "--weights", f"deep/w{suffix}", "-o", "net.mlc"]) == 0
     assert (folder / "net.mlc").read_text().endswith(f"# mlcc.data-file deep/w{suffix}\n")
     assert not (folder / "net.npz").exists()
-    same("net.mlc")
+    check_results("net.mlc")
     assert run(["import", "net.fake", "--weights", f"deep/w{suffix}", "-o", "deep/net.mlc"]) == 0
-    same("deep/net.mlc")
+    check_results("deep/net.mlc")
     assert run(["import", "net.fake", "--weights", f"deep/w{suffix}", "-o", "n.mlc", "--data", "n.safetensors"]) == 0
     assert set(load_arrays("n.safetensors")) == {"layers.0.weight", "layers.1.weight"}
-    same("n.mlc")
+    check_results("n.mlc")
 
 
 def test_weights_beside_the_text_need_no_line(folder: Path) -> None:
     save_arrays("net.safetensors", weights())
     assert run(["import", "net.fake", "--weights", "net.safetensors", "-o", "net.mlc"]) == 0
     assert "data-file" not in (folder / "net.mlc").read_text() and not (folder / "net.npz").exists()
-    same("net.mlc")
+    check_results("net.mlc")
 
 
 def test_weights_from_elsewhere_are_copied(folder: Path) -> None:
@@ -129,7 +129,7 @@ def test_weights_from_elsewhere_are_copied(folder: Path) -> None:
     save_arrays("away/w.safetensors", weights())
     assert run(["import", "net.fake", "--weights", "away/w.safetensors", "-o", "home/net.mlc"]) == 0
     assert set(load_arrays("home/net.npz")) == {"layers.0.weight", "layers.1.weight"}
-    same("home/net.mlc")
+    check_results("home/net.mlc")
 
 
 def test_weights_from_elsewhere_are_linked_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +144,7 @@ def test_weights_from_elsewhere_are_linked_on_request(folder: Path, capsys: pyte
         assert run(command) == 0
         assert (folder / "home" / "w.safetensors").samefile(folder / "away" / "w.safetensors")
     assert not (folder / "home" / "net.npz").exists()
-    same("home/net.mlc")
+    check_results("home/net.mlc")
     assert run(["import", "net.fake", "--link-weights"]) == 2
 
 
@@ -158,9 +158,9 @@ def test_weights_are_written_in_shards(folder: Path, given: str, capsys: pytest.
     save_arrays("want.npz", {"out": outputs(X, {name: array * 2 for name, array in weights().items()})})
     assert run(["import", "net.fake", "--weights", given, "-o", "net.mlc"]) == 0
     assert "# mlcc.data-file shards/w-0.safetensors" in (folder / "net.mlc").read_text()
-    same("net.mlc")
+    check_results("net.mlc")
     assert run(["import", "net.fake", "--weights", given, "--weights-as-inputs", "-o", "open.mlc"]) == 0
-    same("open.mlc", "--params", given)
+    check_results("open.mlc", "--params", given)
     assert "E1073" in errors(capsys, "import", given)
 
 
@@ -177,7 +177,7 @@ def test_weights_of_several_files_and_of_the_model(folder: Path, capsys: pytest.
     assert "no weights of these names: `more`" in notes
     lines = (folder / "n.mlc").read_text().splitlines()
     assert lines[-2:] == ["# mlcc.data-file a.safetensors", "# mlcc.data-file b.npz"]
-    same("n.mlc")
+    check_results("n.mlc")
 
 
 def test_weights_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,7 +195,7 @@ def test_weights_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str
     assert "E1072" in found and "4 weights have no data" in found and "--weights" in found
     save_arrays("w.npz", good)
     assert run(["import", "empty.fake", "--weights", "w.npz", "-o", "n.mlc"]) == 0
-    same("n.mlc")
+    check_results("n.mlc")
 
 
 def test_files_of_others_are_not_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,12 +213,12 @@ def test_weights_become_inputs(folder: Path, capsys: pytest.CaptureFixture[str])
     text = (folder / "net.mlc").read_text()
     assert "p_layers_0_weight: R.Tensor((8, 8)" in text and '"num_input": 1' in text and "R.data(" not in text
     assert set(load_arrays("net.npz")) == set(weights())
-    same("net.mlc", "--params", "net.npz")
+    check_results("net.mlc", "--params", "net.npz")
     save_arrays("w.safetensors", {**weights(), "unused": X})
-    same("net.mlc", "--params", "w.safetensors")
+    check_results("net.mlc", "--params", "w.safetensors")
     assert run(["compile", "net.mlc"]) == 0
-    same("net.o", "--params", "w.safetensors")
-    same("net.mlc", "-p", "bind-params{params=net.npz},O2")
+    check_results("net.o", "--params", "w.safetensors")
+    check_results("net.mlc", "-p", "bind-params{params=net.npz},O2")
     found = errors(capsys, "run", "net.mlc", "--in", "x.npz")
     assert found.count("E0004") == 4
     (folder / "net.npz").unlink()
@@ -235,10 +235,10 @@ def test_shapes_name_symbols_and_fix_them(folder: Path, capsys: pytest.CaptureFi
     text = (folder / "net.mlc").read_text()
     assert 'x: R.Tensor(("b", 8), dtype=' in text and "s0" not in text
     assert '"tir_var_lower_bound": {"b": 1}' in text and '"tir_var_upper_bound": {"b": 64}' in text
-    same("net.mlc")
+    check_results("net.mlc")
     assert run(["import", "net.fake", "--shape", "x=3,8", "-o", "fixed.mlc"]) == 0
     assert "x: R.Tensor((3, 8), dtype=" in (folder / "fixed.mlc").read_text()
-    same("fixed.mlc")
+    check_results("fixed.mlc")
     assert run(["import", "net.fake", "--shape", "x=b:2..,8", "-o", "net.mlc"]) == 0
     assert '"tir_var_lower_bound": {"b": 2}' in (folder / "net.mlc").read_text()
 

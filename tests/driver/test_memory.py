@@ -71,11 +71,11 @@ def test_weights_that_were_only_looked_at_take_no_memory(folder: Path) -> None:
     assert sum(data.nbytes for data in weights) == BYTES
     for data in weights:
         assert data.sha256 is not None
-    assert resident() < resident_before(weights)
+    assert resident_file_bytes() < resident_before(weights)
     assert [float(data.array[3, 5]) for data in weights if data.array is not None] == list(range(LAYERS))
 
 
-def resident() -> int:
+def resident_file_bytes() -> int:
     """Bytes of files that are in the memory of this process."""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith("RssFile"))
@@ -85,4 +85,4 @@ def resident_before(weights: list[object]) -> int:
     """The same, with the weights."""
     for data in weights:
         data.array.sum()  # type: ignore[attr-defined]
-    return resident() - BYTES // 2
+    return resident_file_bytes() - BYTES // 2

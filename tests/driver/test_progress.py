@@ -24,7 +24,7 @@ class Module:
 """
 
 
-class Heard(Listener):
+class Recorder(Listener):
     def __init__(self) -> None:
         self.begins: list[Work] = []
         self.ends: list[Work] = []
@@ -38,7 +38,7 @@ class Heard(Listener):
 
 
 def test_kernels_are_announced() -> None:
-    heard = Heard()
+    heard = Recorder()
     with listening(heard):
         mlcc.build(mlcc.parse(TEXT), target="llvm{cpu=native}")
     kernels = [work.kernel for work in heard.begins if work.stage == "auto-schedule"]

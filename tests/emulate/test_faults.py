@@ -34,7 +34,7 @@ def findings(body: str) -> list[Diagnostic]:
     return []
 
 
-def shown(found: Diagnostic) -> tuple[str, ...]:
+def marked_places(found: Diagnostic) -> tuple[str, ...]:
     """The code, and the marked text of both places with what is said of it."""
     labels = [found.primary, *found.related]
     texts = [x.span.source.text[x.span.start : x.span.end] for x in labels if x.span is not None]
@@ -43,7 +43,7 @@ def shown(found: Diagnostic) -> tuple[str, ...]:
 
 def test_missing_barriers_are_found() -> None:
     (found,) = findings("    S[tx] = A[bx * 128 + tx]\n    B[bx * 128 + tx] = S[127 - tx]\n")
-    assert shown(found) == (
+    assert marked_places(found) == (
         "E0742", "S[tx] = A[bx * 128 + tx]: thread 64 of block 0 writes it",
         "S[127 - tx]: thread 63 of block 0 reads it here",
     )  # fmt: skip
@@ -67,7 +67,7 @@ def test_a_missing_barrier_at_the_end_of_a_loop() -> None:
 
 def test_a_barrier_in_a_condition() -> None:
     (found,) = findings('    if tx < 100:\n        T.tvm_storage_sync("shared")\n    B[bx * 128 + tx] = A[tx]\n')
-    assert shown(found) == (
+    assert marked_places(found) == (
         "E0740", 'T.tvm_storage_sync("shared"): thread 99 of block 0 waits here',
         "tx < 100: thread 127 of block 0 diverges here",
     )  # fmt: skip
@@ -84,7 +84,7 @@ def test_a_condition_that_is_the_same_for_all_threads_at_run_time_only() -> None
 
 def test_two_writes_of_different_values() -> None:
     (found,) = findings("    S[tx // 2] = A[bx * 128 + tx]\n")
-    assert shown(found) == (
+    assert marked_places(found) == (
         "E0741", "S[tx // 2] = A[bx * 128 + tx]: thread 1 of block 0 writes it",
         "S[tx // 2] = A[bx * 128 + tx]: thread 0 of block 0 writes it here",
     )  # fmt: skip

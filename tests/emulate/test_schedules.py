@@ -89,7 +89,7 @@ def campaign(strategy: st.SearchStrategy[tuple[Any, ...]], case: Callable[..., N
     assert counts["right"] >= 3, counts
 
 
-def fetched_together(sch: mlcc.Schedule, stage: Any, depth: int, threads: int, lanes: int) -> None:
+def fetch_cooperatively(sch: mlcc.Schedule, stage: Any, depth: int, threads: int, lanes: int) -> None:
     """All threads of a block bring a stage, which stands below so many loops."""
     own = sch.get_loops(stage)[depth:]
     fused = sch.fuse(*own) if own else sch.add_unit_loop(stage)
@@ -115,7 +115,7 @@ def windows(n: int, threads: int, shared: bool, together: bool) -> None:
         stage = sch.cache_read(block, 0, "shared")
         sch.compute_at(stage, outer if together else inner)
         if together:
-            fetched_together(sch, stage, 1, threads, 1)
+            fetch_cooperatively(sch, stage, 1, threads, 1)
     agree(sch, mod)
 
 
@@ -144,7 +144,7 @@ def products(n: int, m: int, k: int, tile: tuple[int, int], step: int, lanes: in
     for at in (0, 1):
         stage = sch.cache_read(block, at, "shared")
         sch.compute_at(stage, k0)
-        fetched_together(sch, stage, 4, threads * threads, lanes)
+        fetch_cooperatively(sch, stage, 4, threads * threads, lanes)
     sch.decompose_reduction(block, k0)
     agree(sch, mod, dtype)
 

@@ -12,7 +12,7 @@ from mlcc.frontend import from_exported_program, from_pt2
 from tests.frontend.aten_check import check, compare_all
 
 
-def of(torch: Any, forward: Any, **buffers: Any) -> Any:
+def module_of(torch: Any, forward: Any, **buffers: Any) -> Any:
     """A module of a function."""
 
     class Module(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -38,13 +38,18 @@ def test_rotary_embeddings_as_complex_factors(torch: Any) -> None:
         return torch.view_as_real(z * m.table[: x.shape[1], None, :]).flatten(3)
 
     sizes = ({0: torch.export.Dim("b"), 1: torch.export.Dim("s", max=8)},)
-    check(of(torch, forward, table=table), torch.randn(2, 5, 4, 6), dynamic=sizes, again=((torch.randn(3, 8, 4, 6),),))
+    check(
+        module_of(torch, forward, table=table),
+        torch.randn(2, 5, 4, 6),
+        dynamic=sizes,
+        again=((torch.randn(3, 8, 4, 6),),),
+    )
 
 
 def test_a_table_as_long_as_a_size_can_be(torch: Any) -> None:
     """What inference cannot know of `table[:s]`, as it does not know that s is at most 8."""
     model, sizes = (
-        of(torch, lambda m, x: x + m.table[: x.shape[0]], table=torch.randn(8, 3)),
+        module_of(torch, lambda m, x: x + m.table[: x.shape[0]], table=torch.randn(8, 3)),
         torch.export.Dim("s", max=8),
     )
     check(model, torch.randn(5, 3), dynamic=({0: sizes},), again=((torch.randn(8, 3),),))
@@ -52,7 +57,7 @@ def test_a_table_as_long_as_a_size_can_be(torch: Any) -> None:
 
 def test_a_complex_weight_of_a_file(torch: Any, tmp_path: Any) -> None:
     table = torch.randn(2, 3, dtype=torch.complex64).t()
-    model = of(torch, lambda m, x: parts(torch, x * m.table + 1j), table=table)
+    model = module_of(torch, lambda m, x: parts(torch, x * m.table + 1j), table=table)
     x, path = torch.randn(3, 2), str(tmp_path / "net.pt2")
     torch.export.save(torch.export.export(model, (x,)), path)
     compare_all(mlcc.load(mlcc.build(from_pt2(path)))["main"](x), model(x))
@@ -74,13 +79,13 @@ def test_complex_arithmetic_agrees(torch: Any, name: str) -> None:
     def forward(m: Any, x: Any, y: Any) -> Any:
         return parts(torch, ARITHMETIC[name](torch, torch.view_as_complex(x), torch.view_as_complex(y)))
 
-    check(of(torch, forward), torch.randn(3, 4, 2), torch.randn(3, 4, 2))
+    check(module_of(torch, forward), torch.randn(3, 4, 2), torch.randn(3, 4, 2))
 
 
 def test_absolute_values_of_extremes_agree(torch: Any) -> None:
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([[3e30, 4e30], [0, 0], [1e-30, 0], [inf, nan], [nan, 1], [-inf, inf], [3, -4]])
-    check(of(torch, lambda m, x: torch.view_as_complex(x).abs()), x)
+    check(module_of(torch, lambda m, x: torch.view_as_complex(x).abs()), x)
 
 
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])
@@ -98,7 +103,7 @@ def test_transforms_of_one_axis_agree(torch: Any, norm: str, count: int) -> None
             f.irfft(half, norm=norm),
         )
 
-    check(of(torch, forward), torch.randn(2, count))
+    check(module_of(torch, forward), torch.randn(2, count))
 
 
 @pytest.mark.parametrize("norm", [None, "ortho"])
@@ -109,7 +114,7 @@ def test_transforms_of_several_axes_agree(torch: Any, norm: str) -> None:
         mixed = f.irfft2(half * m.filter, s=(6, 5), dim=(1, 2), norm=norm)
         return mixed, f.fftn(f.fftn(x, dim=2), dim=1).real, parts(torch, f.ifftn(x, norm=norm)), f.fft2(x).imag
 
-    check(of(torch, forward, filter=torch.randn(6, 3, 4, dtype=torch.complex64)), torch.randn(2, 6, 5, 4))
+    check(module_of(torch, forward, filter=torch.randn(6, 3, 4, dtype=torch.complex64)), torch.randn(2, 6, 5, 4))
 
 
 def test_transforms_of_varying_length_agree(torch: Any) -> None:
@@ -117,11 +122,11 @@ def test_transforms_of_varying_length_agree(torch: Any) -> None:
         return torch.fft.irfft(torch.fft.rfft(x) * (2 - 1j), n=x.shape[1]), torch.fft.fft(x).abs()
 
     dynamic, again = ({1: 2 * torch.export.Dim("n", max=32)},), ((torch.randn(2, 14),), (torch.randn(2, 4),))
-    check(of(torch, forward), torch.randn(2, 10), dynamic=dynamic, again=again)
+    check(module_of(torch, forward), torch.randn(2, 10), dynamic=dynamic, again=again)
 
 
 def test_decomposed_programs_agree(torch: Any) -> None:
-    model = of(torch, lambda m, x: torch.fft.irfft2(torch.fft.rfft2(x) * (1 - 2j)))
+    model = module_of(torch, lambda m, x: torch.fft.irfft2(torch.fft.rfft2(x) * (1 - 2j)))
     x = torch.randn(2, 4, 6)
     exported = torch.export.export(model, (x,)).run_decompositions()
     compare_all(mlcc.load(mlcc.build(from_exported_program(exported)))["main"](x), model(x))
@@ -134,8 +139,8 @@ def test_spectrograms_agree(torch: Any, options: dict[str, Any]) -> None:
         made = torch.stft(x, 8, 3, window=window, return_complex=True, **options)
         return made.abs() ** 2, made.imag
 
-    check(of(torch, forward), torch.randn(2, 40))
-    check(of(torch, forward), torch.randn(33))
+    check(module_of(torch, forward), torch.randn(2, 40))
+    check(module_of(torch, forward), torch.randn(33))
 
 
 def test_real_tensors_with_complex_numbers(torch: Any) -> None:
@@ -143,17 +148,17 @@ def test_real_tensors_with_complex_numbers(torch: Any) -> None:
         sums = x + 1j, x - 2j, 1j - x, x * 2j, x / (1 - 2j), x.to(torch.complex64) * 1j, torch.full((4,), 2 - 1j) * x
         return *(parts(torch, z) for z in sums), torch.exp(-1j * x).imag
 
-    check(of(torch, forward), torch.randn(3, 4))
-    check(of(torch, lambda m, k: torch.exp(k * 0.5j).real), torch.arange(5))
+    check(module_of(torch, forward), torch.randn(3, 4))
+    check(module_of(torch, lambda m, k: torch.exp(k * 0.5j).real), torch.arange(5))
 
 
 def test_unsupported_complex_values_are_refused(torch: Any) -> None:
     z = torch.randn(3, dtype=torch.complex64)
     for model, given in (
-        (of(torch, lambda m, x: x.abs()), z), (of(torch, lambda m, x: torch.fft.fft(x)), z.real.clone()),
+        (module_of(torch, lambda m, x: x.abs()), z), (module_of(torch, lambda m, x: torch.fft.fft(x)), z.real.clone()),
     ):  # fmt: skip
         with pytest.raises(CompileError, match="inputs and outputs of a program cannot be complex"):
             from_exported_program(torch.export.export(model, (given,)))
     with pytest.raises(CompileError, match="not supported for complex"):
-        exported = torch.export.export(of(torch, lambda m, x: torch.fft.fft(x).tanh().real), (z.real.clone(),))
+        exported = torch.export.export(module_of(torch, lambda m, x: torch.fft.fft(x).tanh().real), (z.real.clone(),))
         from_exported_program(exported)

@@ -33,7 +33,7 @@ def _prompt(batch: int, length: int) -> np.ndarray:
     return np.random.default_rng(length).integers(1, VOCABULARY, (batch, length))
 
 
-def _built(module: Any) -> Any:
+def _build_main(module: Any) -> Any:
     return mlcc.load(mlcc.build(module, "llvm{cpu=native}"))["main"]
 
 
@@ -42,7 +42,7 @@ def test_growing_caches_agree(torch: Any, transformers: Any, all_cases: bool, fa
     if family not in DAILY and not all_cases:
         pytest.skip("the share above is for every day (--all-cases runs all)")
     model = causal_lm(family)
-    step = _built(from_exported_program(with_cache(model)))
+    step = _build_main(from_exported_program(with_cache(model)))
     for batch, length in ((1, 5), (3, 1)):
         prompt, cache = _prompt(batch, length), empty_cache(model, batch)
         assert continued(step, prompt, COUNT, cache).tolist() == expected(model, prompt, COUNT).tolist()
@@ -79,7 +79,7 @@ def test_caches_in_buffers_agree(torch: Any, transformers: Any, tmp_path: Path) 
     params, attrs = module["main"].params, module["main"].attrs
     names = [f"c_{name.replace('.', '_')}" for name in attrs["mutated"]]
     assert [p.name for p in params] == ["input_ids", "cache_position", *names] and attrs["num_input"] == 2
-    main = _built(module)
+    main = _build_main(module)
     state = [np.zeros([n.value for n in p.struct_info.dims], str(p.struct_info.dtype)) for p in params[2:]]
     place = 0
 

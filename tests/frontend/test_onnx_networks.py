@@ -48,7 +48,7 @@ def _flat(results: Any) -> list[Any]:
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
-def _lively(torch: Any, network: Any) -> Any:
+def _randomised(torch: Any, network: Any) -> Any:
     """Scales and statistics that make outputs depend on inputs."""
     torch.manual_seed(3)
     for name, tensor in (*network.named_parameters(), *network.named_buffers()):
@@ -73,14 +73,14 @@ def test_convolutional_network_agrees(torch: Any, onnxscript: Any, symbolic: boo
     )  # fmt: skip
     axes = {0: "batch"} if symbolic else None
     r = torch.randn
-    _check(torch, _lively(torch, network), (r(2, 3, 17, 16),), axes, (r(5, 3, 17, 16),), (r(1, 3, 17, 16),))
+    _check(torch, _randomised(torch, network), (r(2, 3, 17, 16),), axes, (r(5, 3, 17, 16),), (r(1, 3, 17, 16),))
 
 
 def test_encoder_agrees(torch: Any, onnxscript: Any, symbolic: bool) -> None:
     layer = torch.nn.TransformerEncoderLayer(16, 4, 24, 0.0, batch_first=True, norm_first=True)
     axes = {0: "batch", 1: "length"} if symbolic else None
     r = torch.randn
-    _check(torch, _lively(torch, layer), (r(2, 7, 16),), axes, (r(3, 9, 16),), (r(1, 2, 16),))
+    _check(torch, _randomised(torch, layer), (r(2, 7, 16),), axes, (r(3, 9, 16),), (r(1, 2, 16),))
 
 
 def test_many_networks_agree(torch: Any, onnxscript: Any, request: pytest.FixtureRequest, symbolic: bool) -> None:
@@ -90,7 +90,7 @@ def test_many_networks_agree(torch: Any, onnxscript: Any, request: pytest.Fixtur
     failed = []
     for name, (network, sample, axes) in _networks(torch, request).items():
         try:
-            made = _lively(torch, network())
+            made = _randomised(torch, network())
             _check(torch, made, sample(2), axes if symbolic else None, sample(3))
         except (mlcc.MlccError, AssertionError) as problem:
             failed.append(f"{name}: {problem}")

@@ -28,7 +28,7 @@ def floats(*values: float) -> np.ndarray:
     return np.array(values, "float32")
 
 
-def of(one: Any, inputs: dict[str, np.ndarray], symbolic: bool = False) -> Any:
+def run_time_model(one: Any, inputs: dict[str, np.ndarray], symbolic: bool = False) -> Any:
     """The model of a node, all of whose inputs are run-time data."""
     kinds = {
         name: (str(value.dtype), [f"{name}{i}" if symbolic and name == "x" else n for i, n in enumerate(value.shape)])
@@ -41,9 +41,9 @@ def check(one: Any, compiled: bool = False, **inputs: np.ndarray) -> None:
     """Compare with the reference evaluator, with extents of `x` that are numbers and symbols."""
     from onnx.reference import ReferenceEvaluator
 
-    expected = ReferenceEvaluator(of(one, inputs)).run(None, inputs)
+    expected = ReferenceEvaluator(run_time_model(one, inputs)).run(None, inputs)
     for symbolic in (False, True):
-        module = translate(of(one, inputs, symbolic))
+        module = translate(run_time_model(one, inputs, symbolic))
         found = run(module, compiled and symbolic, *inputs.values())
         for mine, theirs in zip(found, expected, strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=5e-6)
@@ -82,7 +82,7 @@ def test_reductions_of_nothing(name: str) -> None:
     x = np.zeros((2, 0, 4), "float32")
     one = node(f"Reduce{name}", ["x", "a"], keepdims=0)
     expected = {"Sum": 0, "Prod": 1, "Max": -np.inf, "Min": np.inf}[name]
-    found = run(translate(of(one, {"x": x, "a": ints(1)})), False, x, ints(1))[0]
+    found = run(translate(run_time_model(one, {"x": x, "a": ints(1)})), False, x, ints(1))[0]
     np.testing.assert_array_equal(found, np.full((2, 4), expected, "float32"))
 
 
@@ -117,7 +117,7 @@ def test_widths_of_borders_agree(mode: str) -> None:
 def test_borders_that_are_cut_off() -> None:
     one, inputs = node("Pad", ["x", "p", "v"]), {"x": X, "p": ints(0, 1, -1, 1, 1, -2), "v": np.array(7, "float32")}
     expected = np.pad(X[:, :, 1:2], ((0, 1), (1, 1), (0, 0)), constant_values=7)
-    np.testing.assert_array_equal(run(translate(of(one, inputs)), False, *inputs.values())[0], expected)
+    np.testing.assert_array_equal(run(translate(run_time_model(one, inputs)), False, *inputs.values())[0], expected)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
@@ -166,7 +166,7 @@ def test_sizes_known_at_run_time_agree() -> None:
     ],
 )
 def test_data_that_do_not_fit_are_refused(one: Any, inputs: dict[str, np.ndarray]) -> None:
-    module = translate(of(node(*one), inputs))
+    module = translate(run_time_model(node(*one), inputs))
     with pytest.raises((MlccError, IndexError, ValueError)):
         run(module, True, *inputs.values())
 

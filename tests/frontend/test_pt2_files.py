@@ -62,7 +62,7 @@ def rewritten(file: bytes, change: Callable[[dict[str, bytes]], None], packed: b
     return made.getvalue()
 
 
-def edited(file: bytes, name: str, change: Callable[[Any], Any]) -> bytes:
+def with_changed_json(file: bytes, name: str, change: Callable[[Any], Any]) -> bytes:
     """The archive with a JSON member changed."""
 
     def change_member(members: dict[str, bytes]) -> None:
@@ -154,10 +154,13 @@ def test_older_and_pickled_files_are_refused(file: bytes, tmp_path: Path) -> Non
         members.clear()
         members["serialized_exported_program.json"] = b"{}"
 
-    assert refused(tmp_path, edited(file, "weights_config.json", pickled)) == "E1011"
+    assert refused(tmp_path, with_changed_json(file, "weights_config.json", pickled)) == "E1011"
     assert refused(tmp_path, rewritten(file, legacy)) == "E1011"
     assert refused(tmp_path, rewritten(file, ancient)) == "E1011"
-    assert refused(tmp_path, edited(file, "model.json", lambda m: m["schema_version"].update(major=7))) == "E1011"
+    assert (
+        refused(tmp_path, with_changed_json(file, "model.json", lambda m: m["schema_version"].update(major=7)))
+        == "E1011"
+    )
 
 
 def _nodes(model: Any) -> list[Any]:
@@ -193,7 +196,7 @@ DAMAGED: dict[str, tuple[str, Callable[[Any], Any]]] = {
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_files_are_refused(file: bytes, tmp_path: Path, name: str) -> None:
     where, change = DAMAGED[name]
-    assert refused(tmp_path, edited(file, where, change)) in ("E1010", "E1002")
+    assert refused(tmp_path, with_changed_json(file, where, change)) in ("E1010", "E1002")
 
 
 def test_archives_that_are_none(file: bytes, tmp_path: Path) -> None:
@@ -276,27 +279,27 @@ def mutated_values(file: bytes, source: random.Random) -> bytes:
 
     def change(found: Any) -> None:
         for _ in range(source.randint(1, 3)):
-            holder, key = source.choice(places(found))
+            holder, key = source.choice(json_values(found))
             holder[key] = source.choice(
                 [None, -1, 0, 1 << 62, 1 << 80, "x", "", [], {}, True, 0.5, {"as_name": "x"}, {"as_int": 3}, "s77*",
                  {"as_tensor": {"name": "x"}}, [{"as_int": 2}], "torch.ops.aten.add.Tensor",
-                 source.choice(places(found))[0]]
+                 source.choice(json_values(found))[0]]
             )  # fmt: skip
             try:
                 json.dumps(found)
             except ValueError:  # it holds itself
                 holder[key] = None
 
-    return edited(file, source.choice(["model.json", "weights_config.json"]), change)
+    return with_changed_json(file, source.choice(["model.json", "weights_config.json"]), change)
 
 
-def places(value: Any) -> list[tuple[Any, Any]]:
+def json_values(value: Any) -> list[tuple[Any, Any]]:
     """All values in nested JSON, as what holds them and where."""
     found: list[tuple[Any, Any]] = []
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in items:
         found.append((value, key))
-        found += places(part)
+        found += json_values(part)
     return found
 
 

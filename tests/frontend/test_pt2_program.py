@@ -52,7 +52,7 @@ def agree(torch: Any, tmp_path: Path, model: Any, *inputs: Any, dynamic: Any = N
     return module
 
 
-class Everything:
+class LargeModel:
     """A model with most of what a program can have."""
 
     @staticmethod
@@ -83,7 +83,7 @@ class Everything:
 
 
 def test_a_program_of_everything(torch: Any, tmp_path: Path) -> None:
-    model, batch = Everything.make(torch).eval(), torch.export.Dim("batch", min=2, max=64)
+    model, batch = LargeModel.make(torch).eval(), torch.export.Dim("batch", min=2, max=64)
     inputs = (torch.randn(4, 4), {"a": torch.randn(3)}, None, 3)
     program = torch.export.export(model, inputs, dynamic_shapes=({0: batch}, {"a": None}, None, None))
     path = tmp_path / "m.pt2"

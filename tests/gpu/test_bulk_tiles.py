@@ -63,7 +63,7 @@ def lowered(text: str, script: str) -> DeviceProgram:
     return lower_gpu("f", func)
 
 
-def twice(script: str = SCRIPT, dtype: str = "float32") -> DeviceProgram:
+def doubling_program(script: str = SCRIPT, dtype: str = "float32") -> DeviceProgram:
     return lowered(TWICE.format(dtype=dtype), script)
 
 
@@ -85,7 +85,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_tiles_of_any_tensor_are_copied(name: str) -> None:
-    made = twice(SCRIPT + VARIANTS[name])
+    made = doubling_program(SCRIPT + VARIANTS[name])
     check_twice(made, (20, 200), (1, 4), (0, 4), (3, 0), (9, 384))
     slots = {"by itself": 1, "the next tile": 2, "two tiles ahead": 3}.get(name, 2)
     text = emit_ptx(made.kernels, "cuda{arch=sm_90}").text
@@ -99,7 +99,7 @@ def test_tiles_of_any_tensor_are_copied(name: str) -> None:
 
 def test_rows_that_change_places() -> None:
     script = SCRIPT.replace("True)\n", 'True)\n    sch.annotate(s, "permuted_layout", 128)\n')
-    made = twice(script, "float16")
+    made = doubling_program(script, "float16")
     check_twice(made, (8, 64), (21, 136), dtype="float16")
     (known,) = made.kernels[0].maps.values()
     assert (known.box, known.swizzle) == ((64, 8), 128)
@@ -108,7 +108,7 @@ def test_rows_that_change_places() -> None:
 def test_large_tiles_are_copied_in_pieces() -> None:
     """Boxes have up to 256 elements along a dimension; rows of shared memory may be parts of a tile's rows."""
     long = SCRIPT.replace("[None, 8]", "[None, 512]").replace("[None, 64]", "[None, 16]")
-    made = twice(long)
+    made = doubling_program(long)
     check_twice(made, (600, 20))
     assert [m.box for m in made.kernels[0].maps.values()] == [(16, 256)]
     wide = SCRIPT.replace("[None, 64]", "[None, 128]").replace(
@@ -142,7 +142,9 @@ def without(made: DeviceProgram, drop: Callable[[tir.Call], bool], keep: int) ->
 @pytest.mark.parametrize(("name", "keep"), [("tvm_storage_sync", 1), ("ptx_wait_barrier", 0)])
 def test_checks_find_what_is_missing(name: str, keep: int) -> None:
     """Without barriers of the block a slot is filled while it is read; without waits it is read too early."""
-    made = without(twice(SCRIPT + VARIANTS["the next tile"]), lambda call: call.op == tir.Op(f"tir.{name}"), keep)
+    made = without(
+        doubling_program(SCRIPT + VARIANTS["the next tile"]), lambda call: call.op == tir.Op(f"tir.{name}"), keep
+    )
     with pytest.raises(CallError, match="E0742"):
         check_twice(made, (8, 512))
 
@@ -291,7 +293,7 @@ def test_memory_that_threads_write_too_is_refused() -> None:
         lower_gpu("f", func)
     bound = SCRIPT.replace("    sch.bind(i0", '    sch.bind(sch.get_loops(s)[-1], "threadIdx.x")\n    sch.bind(i0')
     with pytest.raises(mlcc.CompileError, match="E0778.*depends on the thread"):
-        twice(bound)
+        doubling_program(bound)
     apart = COPY.format(**USUAL).replace(
         "        for i, j in T.grid(16, 64):\n",
         """\
@@ -308,12 +310,12 @@ def test_memory_that_threads_write_too_is_refused() -> None:
         "reorder(i0, j0, i1, j1)", "reorder(i0, j0, v, i1, j1)").replace("compute_at(s, j0)", "compute_at(s, v)"
     )  # fmt: skip
     with pytest.raises(mlcc.CompileError, match="E0778.*depends on the thread"):
-        twice(virtual + '    sch.bind(v, "vthread.x")\n')
+        doubling_program(virtual + '    sch.bind(v, "vthread.x")\n')
 
 
 def test_an_older_architecture_is_told_of() -> None:
     with pytest.raises(mlcc.CompileError, match="E0730.*on sm_89"):
-        emit_ptx(twice().kernels, "cuda{arch=sm_89}")
+        emit_ptx(doubling_program().kernels, "cuda{arch=sm_89}")
 
 
 def test_a_cpu_copies_as_ever() -> None:

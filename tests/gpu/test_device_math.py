@@ -42,7 +42,7 @@ def worst(name: str, *args: np.ndarray) -> float:
     return float(np.max(ulps.distance(run(name, *args), truth)))
 
 
-def everywhere(dtype: str, seed: int) -> list[np.ndarray]:
+def sample_points(dtype: str, seed: int) -> list[np.ndarray]:
     special = np.resize(ulps.special(dtype), COUNT)
     return [special, ulps.usual(dtype, COUNT, seed), ulps.anywhere(dtype, COUNT, seed + 1)]
 
@@ -52,7 +52,7 @@ def everywhere(dtype: str, seed: int) -> list[np.ndarray]:
 def test_functions_are_within_4_ulps(name: str, dtype: str) -> None:
     if not ulps.can_judge(dtype):
         pytest.skip("no wider type to judge by")
-    for x in everywhere(dtype, 1):
+    for x in sample_points(dtype, 1):
         assert worst(name, x) <= LIMIT
 
 
@@ -61,7 +61,7 @@ def test_functions_are_within_4_ulps(name: str, dtype: str) -> None:
 def test_functions_of_two_arguments_are_within_4_ulps(name: str, dtype: str) -> None:
     if not ulps.can_judge(dtype):
         pytest.skip("no wider type to judge by")
-    for x, y in zip(everywhere(dtype, 1), everywhere(dtype, 5), strict=True):
+    for x, y in zip(sample_points(dtype, 1), sample_points(dtype, 5), strict=True):
         assert worst(name, x, y) <= LIMIT
         assert worst(name, np.abs(x), y) <= LIMIT
 
@@ -98,7 +98,7 @@ def test_nothing_is_called() -> None:
 
 def test_the_approximate_reciprocal_root_is_near_enough() -> None:
     """Its documented error is 2**-22.4 relative, either way, everywhere."""
-    x = np.concatenate([np.abs(part) for part in everywhere("float32", 1)])
+    x = np.concatenate([np.abs(part) for part in sample_points("float32", 1)])
     x = x[np.isfinite(x) & (x > 0)]
     truth = 1 / np.sqrt(x.astype("float64"))
     for error in (1 + 2.0**-22.4, 1 - 2.0**-22.4):
@@ -115,7 +115,7 @@ def test_exponentials_by_the_instruction_for_powers_of_two(name: str, monkeypatc
     kernel = Native(func, machine=Machine(cpu="x86-64-v3"), triple=TRIPLE, formulas=EXACT_ENOUGH)
     edges = np.resize(np.float32([88.72283, 88.72284, -87.33655, -103.97208, -103.9721, -103.28, -95.0]), COUNT)
     near = np.linspace(-104, 89, COUNT, dtype=np.float32)
-    for x in (*everywhere("float32", 1), edges, near):
+    for x in (*sample_points("float32", 1), edges, near):
         out = np.empty_like(x)
         assert kernel(x, out) == 0
         with np.errstate(all="ignore"):
@@ -156,7 +156,7 @@ def test_functions_of_c_are_within_their_limit(name: str, dtype: str) -> None:
     symbol = name + ("f" if dtype == "float32" else "")
     text = OF_C.format(count=COUNT, dtype=dtype, name=symbol, args=args)
     made = mlcc.load(mlcc.build(mlcc.parse(text), "cuda{arch=sm_80}"), emulate=True, check=False)["f"]
-    for x in everywhere(dtype, 5):
+    for x in sample_points(dtype, 5):
         y = np.roll(x, 1)
         z = np.zeros_like(x)
         made(x, y, z)

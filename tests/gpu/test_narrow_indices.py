@@ -19,7 +19,7 @@ def kernel_of(text: str) -> DeviceKernel:
     return kernel
 
 
-def wide(kernel: DeviceKernel) -> list[tir.Expr]:
+def wide_arithmetic(kernel: DeviceKernel) -> list[tir.Expr]:
     """The int64 arithmetic and variables that are left."""
     nodes = (n for stmt in kernel.body for n in walk(stmt))
     return [n for n in nodes if isinstance(n, (tir.Var, tir.BinaryOp)) and n.dtype is INT64]
@@ -37,11 +37,11 @@ def f(A: T.Buffer(({n}, T.int64(64)), "float32"), B: T.Buffer(({n}, T.int64(64))
 
 
 def test_indices_bounded_by_constant_sizes_are_narrow() -> None:
-    assert not wide(kernel_of(LOOPS.format(n="T.int64(100)")))
+    assert not wide_arithmetic(kernel_of(LOOPS.format(n="T.int64(100)")))
 
 
 def test_what_may_pass_32_bits_stays() -> None:
-    left = wide(kernel_of(LOOPS.format(n="T.int64(1073741824)")))
+    left = wide_arithmetic(kernel_of(LOOPS.format(n="T.int64(1073741824)")))
     assert any(isinstance(n, tir.Mul) for n in left)
 
 
@@ -59,7 +59,7 @@ def f(a: T.handle, b: T.handle):
 
 
 def test_symbolic_sizes_stay() -> None:
-    assert any(isinstance(n, (tir.LT, tir.Mul)) for n in wide(kernel_of(SYMBOLIC)))
+    assert any(isinstance(n, (tir.LT, tir.Mul)) for n in wide_arithmetic(kernel_of(SYMBOLIC)))
 
 
 def test_values_of_the_program_keep_their_type() -> None:
@@ -69,7 +69,7 @@ def f(A: T.Buffer((64,), "int64"), B: T.Buffer((64,), "int64")):
     for tx in T.thread_binding(64, thread="threadIdx.x"):
         B[tx] = A[tx] * T.int64(3) + T.Cast("int64", tx)
 """
-    assert any(isinstance(n, tir.Mul) for n in wide(kernel_of(text)))
+    assert any(isinstance(n, tir.Mul) for n in wide_arithmetic(kernel_of(text)))
 
 
 def test_choices_between_choices_are_not_written_out() -> None:

@@ -314,7 +314,7 @@ def test_symbols_are_kept_apart() -> None:
     assert len(set(symbols)) == 4 and all(f".entry {s}(" in made.text for s in symbols)
 
 
-def one(expression: str, result: str = "float32", extra: str = "") -> str:
+def kernel_ptx(expression: str, result: str = "float32", extra: str = "") -> str:
     """The PTX of a kernel that stores an expression of `x`, a float32."""
     text = f"""
 @T.prim_func
@@ -327,15 +327,15 @@ def f(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "{result}")):
 
 
 def test_arithmetic_is_ieee_unless_told_otherwise() -> None:
-    assert "div.rn.f32" in one("x / (x + T.float32(1))") and "sqrt.rn.f32" in one("T.sqrt(x)")
-    assert "fma.rn.f32" in one("x * x + x")
-    assert "div.approx" in one("x / (x + T.float32(1))", extra="fast-math=true")
+    assert "div.rn.f32" in kernel_ptx("x / (x + T.float32(1))") and "sqrt.rn.f32" in kernel_ptx("T.sqrt(x)")
+    assert "fma.rn.f32" in kernel_ptx("x * x + x")
+    assert "div.approx" in kernel_ptx("x / (x + T.float32(1))", extra="fast-math=true")
     for name, instruction in {"log": "lg2", "sqrt": "sqrt", "sigmoid": "rcp", "tanh": "rcp"}.items():
-        assert f"{instruction}.approx" not in one(f"T.{name}(x)")
-        assert f"{instruction}.approx" in one(f"T.{name}(x)", extra="fast-math=true")
-    assert "rsqrt.approx.f32" in one("T.rsqrt(x)")
-    assert len(re.findall("fma.rn|mul", one("T.exp(x)"))) > len(
-        re.findall("fma.rn|mul", one("T.exp(x)", extra="fast-math=true"))
+        assert f"{instruction}.approx" not in kernel_ptx(f"T.{name}(x)")
+        assert f"{instruction}.approx" in kernel_ptx(f"T.{name}(x)", extra="fast-math=true")
+    assert "rsqrt.approx.f32" in kernel_ptx("T.rsqrt(x)")
+    assert len(re.findall("fma.rn|mul", kernel_ptx("T.exp(x)"))) > len(
+        re.findall("fma.rn|mul", kernel_ptx("T.exp(x)", extra="fast-math=true"))
     )
 
 
@@ -346,7 +346,7 @@ def test_conversions_to_integers_saturate_by_themselves() -> None:
         "uint32": "cvt.rzi.u32.f32",
         "int8": "cvt.rzi.s32.f32",
     }.items():
-        text = one(f'T.Cast("{dtype}", x)', dtype)
+        text = kernel_ptx(f'T.Cast("{dtype}", x)', dtype)
         assert text.count(instruction) == 1 and "setp" not in text
         assert ("min.s32" in text and "max.s32" in text) is (dtype == "int8")
 
@@ -366,7 +366,7 @@ def f(A: T.Buffer((128,), "float16"), B: T.Buffer((128,), "float16")):
 
 
 def test_angles_of_float32_need_no_doubles_nearby() -> None:
-    text = one("T.sin(x)")
+    text = kernel_ptx("T.sin(x)")
     main = text[text.index(".visible .entry") :]
     assert "f64" not in main.replace("cvt.f64.f32", "").replace("cvt.rn.f32.f64", "").replace("param.f64", "")
 

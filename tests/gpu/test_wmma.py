@@ -88,7 +88,7 @@ def lowered(mod: mlcc.IRModule) -> DeviceProgram:
     return lower_gpu("f", func)
 
 
-def whole(shape: tuple[int, int], seed: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
+def integer_operands(shape: tuple[int, int], seed: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
     """Small whole numbers as arguments, and as they are."""
     values = np.random.default_rng(seed).integers(-3, 4, shape)
     if kind == "bf16":
@@ -103,7 +103,10 @@ CASES = [("f16", "f32", False), ("f16", "f16", True), ("bf16", "f32", True), ("s
 def test_products_by_fragments_match_numpy(kind: str, out: str, trans: bool) -> None:
     m, n, k = 32, 32, 48
     made = lowered(tensorized(kind, out, trans, m, n, k))
-    (a, a_value), (b, b_value) = whole((m, k), 0, kind), whole((n, k) if trans else (k, n), 1, kind)
+    (a, a_value), (b, b_value) = (
+        integer_operands((m, k), 0, kind),
+        integer_operands((n, k) if trans else (k, n), 1, kind),
+    )
     got = np.zeros((m, n), {"f32": np.float32, "f16": np.float16, "s32": np.int32}[out])
     run_program(made, a, b, got)
     np.testing.assert_array_equal(got, a_value @ (b_value.T if trans else b_value))

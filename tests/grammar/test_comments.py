@@ -35,13 +35,13 @@ SAID = {
 }
 
 
-def said(binding: relax.Binding) -> str | None:
+def comment_of(binding: relax.Binding) -> str | None:
     return SAID.get(binding.var.name)  # type: ignore[attr-defined]
 
 
 def test_comments_stand_behind_their_bindings() -> None:
     module = mlcc.parse(TEXT)
-    text = script(module, style=Style(said))
+    text = script(module, style=Style(comment_of))
     found = {line.split("=")[0].split(":")[0].strip(): line.partition("  # ")[2] for line in text.splitlines()[3:]}
     assert found["y"] == found["z"] == "layer.0 (Add)" and found["w"] == ""
     assert found["if c"] == "the branch" and found["v"] == "x" * 160
@@ -55,4 +55,4 @@ def test_comments_stand_behind_their_bindings() -> None:
 
 def test_comments_do_not_count_in_other_texts() -> None:
     module: Any = mlcc.parse(TEXT)
-    assert "layer.0" not in module.script() and "layer.0" in script(module["main"], style=Style(said))
+    assert "layer.0" not in module.script() and "layer.0" in script(module["main"], style=Style(comment_of))

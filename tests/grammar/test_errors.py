@@ -17,7 +17,7 @@ HERE = Path(__file__).parent / "errors"
 _ANNOUNCED = re.compile(r"# error\[(E\d{4})\]: ([^#\n]*)")
 
 
-def announced(text: str) -> list[tuple[int, str, str]]:
+def announced_errors(text: str) -> list[tuple[int, str, str]]:
     return [
         (number, code, part.strip())
         for number, line in enumerate(text.split("\n"), 1)
@@ -29,7 +29,7 @@ def announced(text: str) -> list[tuple[int, str, str]]:
 def test_announced_errors_are_reported(path: Path) -> None:
     with pytest.raises(CompileError) as caught:
         mlcc.parse(path)
-    left = announced(path.read_text())
+    left = announced_errors(path.read_text())
     for diagnostic in caught.value.diagnostics:
         span = diagnostic.primary.span
         assert span is not None, diagnostic

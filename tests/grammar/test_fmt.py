@@ -73,7 +73,7 @@ def _parts(cls: type[tree.Node]) -> list[str]:
     return [f.name for f in dataclasses.fields(cls) if f.name not in ("start", "end", "name_start", "name_end")]
 
 
-def facts(text: str) -> tuple[Any, Counter[str]]:
+def tree_and_comments(text: str) -> tuple[Any, Counter[str]]:
     """What formatting must keep: the tree and the comments."""
     found = parse_syntax(Source("t.mlc", text))
     return shape(found.body), Counter(comment.rstrip() for _, _, comment in found.comments)
@@ -81,7 +81,7 @@ def facts(text: str) -> tuple[Any, Counter[str]]:
 
 def check(text: str) -> str:
     made = format_text(text)
-    assert facts(made) == facts(text)
+    assert tree_and_comments(made) == tree_and_comments(text)
     assert format_text(made) == made
     assert all(line == line.rstrip() or '"""' in made for line in made.split("\n"))
     return made

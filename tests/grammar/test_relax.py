@@ -68,7 +68,7 @@ def info(func: relax.Function) -> str:
     return script(func.ret_struct_info).strip()
 
 
-def last(func: relax.Function) -> Any:
+def last_value(func: relax.Function) -> Any:
     return bindings(func)[-1].value
 
 
@@ -466,7 +466,7 @@ def test_constants_are_read(text: str, dtype: str, want: Any) -> None:
     if text == "2**0":
         text = "1"
     value = main(f"y = R.const({text})\nreturn y")
-    data = last(value).data
+    data = last_value(value).data
     assert str(data.dtype) == dtype
     np.testing.assert_array_equal(decode(data.array, data.dtype), np.asarray(want))
 
@@ -479,7 +479,7 @@ def test_plain_numbers_are_constants() -> None:
 @pytest.mark.parametrize("text", ['metadata["relax.expr.Constant"][3]', "meta[relay.Constant][0]", 'R.data("k")'])
 def test_constants_without_data_keep_their_struct_info(text: str) -> None:
     func = main(f"y: R.Tensor((4,), 'float32') = R.add(x, {text})\nreturn y")
-    assert last(func).args[1].data.array is None
+    assert last_value(func).args[1].data.array is None
     assert info(func) == 'R.Tensor((4,), dtype="float32")'
 
 
@@ -491,7 +491,7 @@ def test_constants_travel_with_the_text() -> None:
     assert "# mlcc.data w float32 20x5 " in printed and re.search(r'sha256="[0-9a-f]{64}"', printed)
     again = parse(printed)
     assert_structural_equal(module, again)
-    found = last(again["main"]).data  # type: ignore[arg-type]
+    found = last_value(again["main"]).data  # type: ignore[arg-type]
     np.testing.assert_array_equal(found.array, data["w"])
     absent = parse(script(module, data=False))
     assert_structural_equal(absent, module)  # the hash says what is meant

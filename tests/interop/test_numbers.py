@@ -89,11 +89,11 @@ def test_generated_graphs_match_tvms_code(batch: int, all_cases: bool) -> None:
         mine = run_function(mod, "main", args)
         machine = tvm.relax.VirtualMachine(tvm.compile(to_tvm(mlcc.script(mod, dialect="tvm")), "llvm"), tvm.cpu())
         theirs = machine["main"](*[tvm.runtime.tensor(a) for a in args])
-        for a, b in zip(_several(mine), _several(theirs), strict=True):
+        for a, b in zip(_as_list(mine), _as_list(theirs), strict=True):
             b = b.numpy()
             assert a.dtype == b.dtype and a.shape == b.shape
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=f"graph {seed}")
 
 
-def _several(result: Any) -> list[Any]:
+def _as_list(result: Any) -> list[Any]:
     return [result] if isinstance(result, (np.ndarray, np.generic, tvm.runtime.Tensor)) else list(result)

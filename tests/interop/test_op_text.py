@@ -106,14 +106,14 @@ NOT_SAID = {
 }
 
 
-def _plain(case: Case) -> bool:
+def _has_known_operands(case: Case) -> bool:
     """Without a scalar variable of its own, and with known shapes."""
     parts = [*case.args, *case.kwargs.values()]
     flat = [p for a in parts for p in (a if isinstance(a, (list, tuple)) else [a])]
     return not any(isinstance(p, S) or (isinstance(p, T) and (p.shape is None or p.dtype is None)) for p in flat)
 
 
-TEXTS = [*(c for c in CASES if _plain(c)), *MORE]
+TEXTS = [*(c for c in CASES if _has_known_operands(c)), *MORE]
 
 
 @pytest.mark.parametrize("case", TEXTS, ids=str)

@@ -27,7 +27,7 @@ def main(x: R.Tensor((2, 8, 9, 9), "float32"), w: R.Tensor((8, 8, 3, 3), "float3
 NHWC = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
 
 
-def theirs(text: str, made: Any) -> Any:
+def run_in_tvm(text: str, made: Any) -> Any:
     return made(tvm.script.from_source(mlcc.script(mlcc.parse(text), dialect="tvm")))
 
 
@@ -43,19 +43,19 @@ def theirs(text: str, made: Any) -> Any:
 def test_split_layouts_that_end_in_errors(body: str, says: str) -> None:
     text = CONV.format(body=body)
     with pytest.raises(Exception, match=says):
-        theirs(text, T.ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]}))
+        run_in_tvm(text, T.ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]}))
     mlcc.run_passes(mlcc.parse(text), 'convert-layout{layouts={"nn.conv2d": ["NCHW4c", "OIHW4o"]}}')
 
 
 def test_split_layouts_of_kept_axes() -> None:
     text = CONV.format(body="y = R.sum(c, axis=[1], keepdims=True)")
-    made = theirs(text, T.ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]}))
+    made = run_in_tvm(text, T.ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]}))
     with pytest.raises(Exception, match="Could not parse mapping"):
         T.LegalizeOps()(made)
 
 
 def test_tvm_permutes_scalars_of_split_layouts() -> None:
-    made = theirs(CONV.format(body="y = R.std(c)"), T.ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]}))
+    made = run_in_tvm(CONV.format(body="y = R.std(c)"), T.ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]}))
     assert "permute_dims(lv2, axes=[])" in made.script()
 
 
@@ -77,7 +77,7 @@ def main(x: R.Tensor(dtype="float32", ndim=4), w: R.Tensor(dtype="float32", ndim
     return y
 """
     module = mlcc.parse(text)
-    other = mlcc.parse(theirs(text, T.ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]})).script())
+    other = mlcc.parse(run_in_tvm(text, T.ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]})).script())
     ours = mlcc.run_passes(module, 'convert-layout{layouts={"nn.conv2d": ["NCHW4c", "OIHW4o"]}}')
     rng = np.random.default_rng(1)
     shapes = [(2, 8, 5, 5), (4, 8, 3, 3), (1, 1, 1, 1)]
@@ -91,7 +91,7 @@ def test_layouts_that_change_numbers() -> None:
     """An operator that reads its operand in the order of memory is not turned."""
     text = CONV.format(body="y = R.repeat(c, repeats=2)")
     module = mlcc.parse(text)
-    other = mlcc.parse(theirs(text, T.ConvertLayout(NHWC)).script())
+    other = mlcc.parse(run_in_tvm(text, T.ConvertLayout(NHWC)).script())
     ours = mlcc.run_passes(module, 'convert-layout{layouts={"nn.conv2d": ["NHWC", "OHWI"]}}')
     rng = np.random.default_rng(1)
     shapes = [[d.value for d in p.struct_info.dims] for p in module["main"].params]
@@ -105,7 +105,7 @@ def test_layouts_of_what_is_indexed() -> None:
     text = CONV.replace("s: R.Tensor((2, 1, 7, 7)", 'i: R.Tensor((2, 3, 2), "int64"), s: R.Tensor((2, 3, 7, 7)')
     text = text.format(body="y = R.scatter_nd(c, i, s)")
     with pytest.raises(Exception, match="updates.shape"):
-        theirs(text, T.ConvertLayout(NHWC))
+        run_in_tvm(text, T.ConvertLayout(NHWC))
     mlcc.run_passes(mlcc.parse(text), 'convert-layout{layouts={"nn.conv2d": ["NHWC", "OHWI"]}}')
 
 
@@ -117,7 +117,7 @@ class Module:
     def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
         T.evaluate(T.call_extern("int32", "g", A.data, B.data))
 """
-    assert int(theirs(text, T.AnnotateTIROpPattern())["f"].attrs["op_pattern"]) == 0
+    assert int(run_in_tvm(text, T.AnnotateTIROpPattern())["f"].attrs["op_pattern"]) == 0
     ours = mlcc.run_passes(mlcc.parse(text), "annotate-op-pattern")
     assert 'op_pattern": 8' in str(ours)
 
@@ -131,7 +131,7 @@ def main(x: R.Tensor((4, 3), "float32")):
     lv1 = R.concat((lv, lv))
     return R.strided_slice(lv1, [0], [n], [n + n])
 """
-    assert "match_cast" in theirs(text, T.CanonicalizeBindings()).script()
+    assert "match_cast" in run_in_tvm(text, T.CanonicalizeBindings()).script()
     ours = str(mlcc.run_passes(mlcc.parse(text), "canonicalize"))
     assert "match_cast" not in ours and "T.int64(8)" in ours
 
@@ -175,7 +175,7 @@ class Module:
             R.output(gv)
         return gv
 """
-    made = theirs(text, T.FuseTIR()).script()
+    made = run_in_tvm(text, T.FuseTIR()).script()
     assert "T.reads(x[vi - T.int64(2), vj])" in made
     ours = str(mlcc.run_passes(mlcc.parse(text), "fuse-tir"))
     assert "T.reads(x[vi - T.int64(2):" in ours
@@ -188,7 +188,7 @@ def main(a: R.Tensor((4, 3)), b: R.Tensor((3, 2))):
     return R.matmul(a, b)
 """
     with pytest.raises(Exception, match="dtype of both operands must be known"):
-        theirs(text, T.LegalizeOps())
+        run_in_tvm(text, T.LegalizeOps())
     assert "R.matmul" in str(mlcc.run_passes(mlcc.parse(text), "lower-to-tir"))
 
 

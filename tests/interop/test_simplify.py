@@ -107,19 +107,19 @@ KNOWN = [
 ]
 
 
-def mine(tree: Any) -> Any:
+def mlcc_expr(tree: Any) -> Any:
     if isinstance(tree, tuple):
-        return MAKE[tree[0]](mine(tree[1]), mine(tree[2]))
+        return MAKE[tree[0]](mlcc_expr(tree[1]), mlcc_expr(tree[2]))
     return MINE[tree] if isinstance(tree, str) else c.const(tree, INT32)
 
 
-def theirs(tree: Any) -> Any:
+def tvm_expr(tree: Any) -> Any:
     if isinstance(tree, tuple):
-        return getattr(tvm.tirx, THEIR_NODES[tree[0]])(theirs(tree[1]), theirs(tree[2]))
+        return getattr(tvm.tirx, THEIR_NODES[tree[0]])(tvm_expr(tree[1]), tvm_expr(tree[2]))
     return THEIRS[tree] if isinstance(tree, str) else tvm.tirx.IntImm("int32", tree)
 
 
-def spelled(expr: Any) -> str:
+def canonical_text(expr: Any) -> str:
     """An expression of either side in one spelling."""
     name = type(expr).__name__
     if name == "Var":
@@ -127,10 +127,10 @@ def spelled(expr: Any) -> str:
     if name == "IntImm":
         return str(int(expr.value))
     if name == "Not":
-        return f"not {spelled(getattr(expr, 'value', None) or expr.a)}"
+        return f"not {canonical_text(getattr(expr, 'value', None) or expr.a)}"
     assert name in SYMBOLS, name
     left, right = (expr.lhs, expr.rhs) if isinstance(expr, tir.Expr) else (expr.a, expr.b)
-    return f"({spelled(left)} {SYMBOLS[name]} {spelled(right)})"
+    return f"({canonical_text(left)} {SYMBOLS[name]} {canonical_text(right)})"
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def both() -> tuple[Analyzer, Any]:
 @pytest.mark.parametrize("tree", KNOWN, ids=str)
 def test_canonical_forms_of_known_expressions_agree(tree: Any, both: tuple[Analyzer, Any]) -> None:
     analyzer, other = both
-    assert spelled(analyzer.simplify(mine(tree))) == spelled(other.simplify(theirs(tree)))
+    assert canonical_text(analyzer.simplify(mlcc_expr(tree))) == canonical_text(other.simplify(tvm_expr(tree)))
 
 
 def random_tree(rng: random.Random, depth: int) -> Any:
@@ -164,7 +164,7 @@ def test_random_expressions_mostly_agree(both: tuple[Analyzer, Any], all_cases: 
     different = []
     for seed in range(count):
         tree = random_tree(random.Random(seed), 3)
-        one, two = spelled(analyzer.simplify(mine(tree))), spelled(other.simplify(theirs(tree)))
+        one, two = canonical_text(analyzer.simplify(mlcc_expr(tree))), canonical_text(other.simplify(tvm_expr(tree)))
         if one != two:
             different.append(f"{tree}: {one} against {two}")
     assert len(different) <= count * 0.02, "\n".join(different)

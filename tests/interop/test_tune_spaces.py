@@ -49,7 +49,7 @@ def test_postprocessors_agree_on_random_decisions(name: str, target: str) -> Non
     ours = [p for p in context.space_generator.postprocs if not isinstance(p, VerifyGPUCode)]
     theirs = [p for p in other.space_generator.postprocs if "VerifyGPUCode" not in str(p)]
     for space in context.generate_design_space():
-        sch = _redecided(context.mod, space, 11)
+        sch = _resampled(context.mod, space, 11)
         if sch is None:
             continue
         text = str(sch.trace)
@@ -139,7 +139,7 @@ def _replayed_there(mod, sch: Schedule):
     return copy
 
 
-def _redecided(mod, space: Schedule, seed: int) -> Schedule | None:
+def _resampled(mod, space: Schedule, seed: int) -> Schedule | None:
     sch = Schedule(mod, seed=seed)
     try:
         space.trace.apply_to_schedule(sch, True, lambda inst, inputs, attrs, decision: None)
@@ -173,7 +173,7 @@ def test_same_verdicts_on_gpu_code(name: str) -> None:
     context, other = our_context(mod, target, 7), their_context(mod, target, 7)
     for space in context.generate_design_space():
         for seed in (1, 2, 3):
-            sch = _redecided(context.mod, space, seed)
+            sch = _resampled(context.mod, space, seed)
             if sch is not None:
                 made = apply_trace(context.mod, sch.trace, context.space_generator.postprocs, 3)
                 copy = _replayed_there(other.mod, sch)

@@ -113,7 +113,7 @@ def round_to(value: float, dtype: DType) -> float:
     return math.nan if dtype.kind == "float8_e4m3fn" and abs(made) > 448 else made
 
 
-def in_single(value: float) -> float:
+def round_to_float32(value: float) -> float:
     """The nearest float32."""
     try:
         return struct.unpack("<f", struct.pack("<f", value))[0]  # type: ignore[no-any-return]
@@ -121,7 +121,7 @@ def in_single(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def same(a: float, b: float) -> bool:
+def same_value(a: float, b: float) -> bool:
     return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
 
 
@@ -151,8 +151,8 @@ def test_float_operators_round_once(name: str, data: st.DataObject) -> None:
         made = evaluate(lambda a, b, kind=kind: kind(dtype, a, b), dtype, *columns)
         for (a, b), got in zip(rows, made, strict=True):
             wide = rule(a, b)
-            wanted = round_to(wide if dtype.bits == 64 else in_single(wide), dtype)
-            assert same(got, wanted), (kind, a, b, got, wanted)
+            wanted = round_to(wide if dtype.bits == 64 else round_to_float32(wide), dtype)
+            assert same_value(got, wanted), (kind, a, b, got, wanted)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -200,7 +200,7 @@ def test_casts_from_integers_match_python(source: str, to: str) -> None:
         wanted = [round_to(float(v) if want.bits == 64 else float(np.float32(v)), want) for v in values]
     else:
         wanted = [wrap(v, want) for v in values]
-    assert all(same(float(a), float(b)) for a, b in zip(made, wanted, strict=True))
+    assert all(same_value(float(a), float(b)) for a, b in zip(made, wanted, strict=True))
 
 
 @pytest.mark.parametrize("source", FLOATS)
@@ -212,7 +212,7 @@ def test_casts_between_floats_round_once(source: str, to: str, data: st.DataObje
     values = data.draw(st.lists(floats_of(have), min_size=1, max_size=20))
     made = evaluate(lambda a: tir.Cast(want, a), want, (have, values))
     wanted = [v != 0 for v in values] if want.is_bool else [round_to(v, want) for v in values]
-    assert all(same(float(a), float(b)) for a, b in zip(made, wanted, strict=True))
+    assert all(same_value(float(a), float(b)) for a, b in zip(made, wanted, strict=True))
 
 
 FUNCTIONS = {

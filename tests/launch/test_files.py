@@ -196,11 +196,11 @@ def test_plans_that_mlcc_did_not_write(artifact: CudaArtifact, device: Device, c
 VALUES = (None, -1, 0, 1 << 70, 1e9, "nobody", [], {}, True, [None], ["+", 1], {"a": 1}, "\0\ud800")
 
 
-def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def json_paths(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every key and index of a JSON tree, by the way there."""
     for key, inner in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         yield (*path, key)
-        yield from places(inner, (*path, key))
+        yield from json_paths(inner, (*path, key))
 
 
 def test_manifests_and_plans_with_other_values(
@@ -212,7 +212,7 @@ def test_manifests_and_plans_with_other_values(
     trees = [json.loads(line.split(b": ", 1)[1]) for line in lines[:2]]
     rng = random.Random(4)
     for number, tree in enumerate(trees):
-        for path in places(tree):
+        for path in json_paths(tree):
             changed = json.loads(json.dumps(trees))
             inner = changed[number]
             for key in path[:-1]:
@@ -321,7 +321,7 @@ def test_a_ptx_changed_by_hand(artifact: CudaArtifact, device: Device, tmp_path:
     np.testing.assert_array_equal(exe["main"](X), X + DATA)
 
 
-def other(change: Callable[[dict[str, Any]], None], member: str) -> Callable[[str, bytes], bytes]:
+def changed_member(change: Callable[[dict[str, Any]], None], member: str) -> Callable[[str, bytes], bytes]:
     def changed(name: str, content: bytes) -> bytes:
         if name != member:
             return content
@@ -335,7 +335,7 @@ def other(change: Callable[[dict[str, Any]], None], member: str) -> Callable[[st
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (other(lambda m: m["mlcc"].update(version="0.0.9"), "manifest.json"), r"made by mlcc 0\.0\.9"),
+        (changed_member(lambda m: m["mlcc"].update(version="0.0.9"), "manifest.json"), r"made by mlcc 0\.0\.9"),
         (lambda name, content: None if name == "kernels.mlc" else content, "does not contain the text"),
         (lambda name, content: content.replace(b"20", b"21") if name == "kernels.mlc" else content, "does not match its launch plan"),
         (lambda name, content: content[9:] if name == "kernels.mlc" else content, "cannot be read|does not match its launch plan"),

@@ -20,7 +20,7 @@ from mlcc.verify import check
 HERE = Path(__file__).resolve().parent / "steps"
 
 
-def shown() -> dict[str, tuple[Path, str]]:
+def kernels_of_steps() -> dict[str, tuple[Path, str]]:
     """The kernel of each step, and the target."""
     found = {}
     for path in sorted(HERE.glob("*.mlc")):
@@ -29,7 +29,7 @@ def shown() -> dict[str, tuple[Path, str]]:
     return found
 
 
-SHOWN = shown()
+SHOWN = kernels_of_steps()
 
 
 def test_every_step_is_shown() -> None:

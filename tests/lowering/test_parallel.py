@@ -22,7 +22,7 @@ def f(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32"), n: T.i
 """
 
 
-def stays(body: str, functions: str = "") -> list[str]:
+def remaining_parallel_loops(body: str, functions: str = "") -> list[str]:
     """The parallel loops that are left of a function with this body, by variable."""
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     module = mlcc.parse(functions + HEAD + lines)
@@ -57,7 +57,7 @@ def any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_loops_that_run_on_threads(body: str, any_work: None) -> None:
-    assert stays(body) == ["i"]
+    assert remaining_parallel_loops(body) == ["i"]
 
 
 @pytest.mark.parametrize(
@@ -78,15 +78,17 @@ def test_loops_that_run_on_threads(body: str, any_work: None) -> None:
     ],
 )
 def test_loops_that_do_not(body: str, any_work: None) -> None:
-    assert stays(body) == []
+    assert remaining_parallel_loops(body) == []
 
 
 def test_the_outermost_loop_runs_on_threads(any_work: None) -> None:
     nest = "for i in T.parallel(64):\n  for j in T.parallel(64):\n    B[i, j] = A[i, j]"
-    assert stays(nest) == ["i"]
-    assert stays(f"for t in range(3):\n{nest.replace('for', '  for').replace('    B', '      B')}") == ["i"]
+    assert remaining_parallel_loops(nest) == ["i"]
+    assert remaining_parallel_loops(
+        f"for t in range(3):\n{nest.replace('for', '  for').replace('    B', '      B')}"
+    ) == ["i"]
     blocked = "for i in T.parallel(64):\n  for j in T.parallel(64):\n    B[i, j] = A[i, j]\n  B[0, 0] = A[0, 0]"
-    assert stays(blocked) == ["j"]
+    assert remaining_parallel_loops(blocked) == ["j"]
 
 
 def test_packed_functions_are_found_in_what_is_called(any_work: None) -> None:
@@ -96,15 +98,15 @@ def inner(x: T.float32):
     T.evaluate(T.call_packed("env.f", x))
 """
     body = 'for i in T.parallel(64):\n  T.evaluate(T.call_extern("int32", "inner", A[i, 0]))\n  B[i, 0] = A[i, 0]'
-    assert stays(body, callee) == []
-    assert stays(body, callee.replace('T.call_packed("env.f", x)', "x")) == ["i"]
+    assert remaining_parallel_loops(body, callee) == []
+    assert remaining_parallel_loops(body, callee.replace('T.call_packed("env.f", x)', "x")) == ["i"]
 
 
 def test_little_work_is_not_shared() -> None:
     row = "for i in T.parallel({n}):\n  for j in range(64):\n    B[i, j] = {value}"
-    assert stays(row.format(n=64, value="A[i, j]")) == []
-    assert stays(row.format(n=64, value="T.exp(T.exp(T.exp(A[i, j])))")) == ["i"]
-    assert stays(row.format(n="n", value="A[i, j]")) == ["i"]  # it is looked at when it runs
+    assert remaining_parallel_loops(row.format(n=64, value="A[i, j]")) == []
+    assert remaining_parallel_loops(row.format(n=64, value="T.exp(T.exp(T.exp(A[i, j])))")) == ["i"]
+    assert remaining_parallel_loops(row.format(n="n", value="A[i, j]")) == ["i"]  # it is looked at when it runs
 
 
 def test_what_work_comes_to() -> None:

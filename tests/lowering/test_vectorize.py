@@ -181,7 +181,7 @@ def aliased(view_type: str, pointer: Callable[[tir.Buffer], Expr], store_first: 
     return func([a, b], [tir.DeclBuffer(view, pointer(a)), loop(i, 8, body, VECTOR)])
 
 
-def moved(by: int) -> Callable[[tir.Buffer], Expr]:
+def pointer_at(by: int) -> Callable[[tir.Buffer], Expr]:
     kind = tir.Call(DType.of("int32"), tir.Op("tir.type_annotation"), ())
     return lambda a: c.call("handle", "tvm_access_ptr", kind, a.data, by, 0, 3)
 
@@ -189,7 +189,12 @@ def moved(by: int) -> Callable[[tir.Buffer], Expr]:
 @pytest.mark.parametrize("store_first", [False, True])
 @pytest.mark.parametrize(
     "view_type, pointer, lanes",
-    [("int32", lambda a: a.data, 8), ("int8", lambda a: a.data, 1), ("int32", moved(1), 1), ("int32", moved(0), 1)],
+    [
+        ("int32", lambda a: a.data, 8),
+        ("int8", lambda a: a.data, 1),
+        ("int32", pointer_at(1), 1),
+        ("int32", pointer_at(0), 1),
+    ],
 )
 def test_views_of_one_memory_are_not_reordered(
     view_type: str, pointer: Callable[[tir.Buffer], Expr], lanes: int, store_first: bool

@@ -15,7 +15,7 @@ def product(data: str, weights: str, ends: str, dtype: str = "float32", index: s
     return mlcc.parse(f"@R.function\ndef main({text}):\n    return R.nn.grouped_matmul(x, w, e)\n")
 
 
-def drawn(rows: int, inner: int, columns: int, ends: list[int], index: str = "int32") -> list[np.ndarray]:
+def random_operands(rows: int, inner: int, columns: int, ends: list[int], index: str = "int32") -> list[np.ndarray]:
     random = np.random.default_rng(rows)
     x, w = random.standard_normal((rows, inner)), random.standard_normal((len(ends), inner, columns))
     return [x.astype("float32"), w.astype("float32"), np.array(ends, index)]
@@ -36,7 +36,7 @@ def test_all_numbers_of_rows_match_numpy(target: str, opt_level: int) -> None:
     mlcc.assert_structural_equal(mlcc.parse(mlcc.script(mod)), mod)
     run = mlcc.load(mlcc.build(mod, target, opt_level=opt_level), emulate=target != "llvm")["main"]
     for rows, ends in ((6, [2, 2, 5, 6]), (11, [0, 3, 4, 9]), (3, [0, 0, 0, 0]), (1, [0, 0, 1, 1]), (0, [0] * 4)):
-        given = drawn(rows, 5, 7, ends)
+        given = random_operands(rows, 5, 7, ends)
         np.testing.assert_allclose(run(*given), expected(*given), atol=1e-5)
         np.testing.assert_allclose(run_function(mod, "main", given), expected(*given), atol=1e-5)
 
@@ -44,14 +44,14 @@ def test_all_numbers_of_rows_match_numpy(target: str, opt_level: int) -> None:
 def test_symbolic_and_empty_groups_match_numpy() -> None:
     mod = product('("s", "k")', '("g", "k", "n")', '("g",)', index="int64")
     run = mlcc.load(mlcc.build(mod))["main"]
-    for given in (drawn(5, 3, 4, [1, 5], "int64"), drawn(5, 0, 4, [1, 5], "int64")):
+    for given in (random_operands(5, 3, 4, [1, 5], "int64"), random_operands(5, 0, 4, [1, 5], "int64")):
         np.testing.assert_allclose(run(*given), expected(*given), atol=1e-5)
-    none = mlcc.load(mlcc.build(product("(3, 0)", "(2, 0, 4)", "(2,)")))["main"](*drawn(3, 0, 4, [1, 2]))
+    none = mlcc.load(mlcc.build(product("(3, 0)", "(2, 0, 4)", "(2,)")))["main"](*random_operands(3, 0, 4, [1, 2]))
     assert none.tolist() == [[0.0] * 4] * 3
 
 
 def test_nothing_of_rows_in_no_group_counts() -> None:
-    x, w, ends = drawn(3, 4, 2, [1, 2])
+    x, w, ends = random_operands(3, 4, 2, [1, 2])
     x[2] = np.nan
     assert mlcc.load(mlcc.build(product("(3, 4)", "(2, 4, 2)", "(2,)")))["main"](x, w, ends)[2].tolist() == [0.0, 0.0]
 

@@ -84,7 +84,7 @@ class Module:
 """)
 
 
-def after(pipeline: str, module: IRModule, target: str = "llvm") -> str:
+def run_pipeline(pipeline: str, module: IRModule, target: str = "llvm") -> str:
     return mlcc.script(mlcc.run_passes(module, pipeline, target=target))
 
 
@@ -107,30 +107,30 @@ def test_it_runs_as_its_reference_says() -> None:
     e = np.exp(x)
     want = (e * np.clip(e + 3, 0, 6) / 6 + x) / 2
     np.testing.assert_allclose(mlcc.load(mlcc.build(mod, opt_level=2))["main"](x), want, rtol=1e-5)
-    assert "fused_tir_exp_hardswish_mean_float32" in after("O2", mod)
+    assert "fused_tir_exp_hardswish_mean_float32" in run_pipeline("O2", mod)
 
 
 def test_mixed_precision_converts_it() -> None:
-    text = after("to-mixed-precision", function(IMAGE, CONV + "gv = R.toy.mean_of_two(lv1, lv1)"))
+    text = run_pipeline("to-mixed-precision", function(IMAGE, CONV + "gv = R.toy.mean_of_two(lv1, lv1)"))
     assert re.search(r'lv1: R.Tensor\(\(1, 4, 6, 6\), dtype="float16"\) = R.nn.hardswish', text)
     assert re.search(r'dtype="float16"\) = R.toy.mean_of_two', text)
-    text = after("to-mixed-precision", function(IMAGE, CONV + "gv = R.toy.unknown(lv1)"))
+    text = run_pipeline("to-mixed-precision", function(IMAGE, CONV + "gv = R.toy.unknown(lv1)"))
     assert re.search(r'dtype="float32"\) = R.toy.unknown', text)
 
 
 def test_layouts_go_through_it() -> None:
     convert = 'convert-layout{layouts={"nn.conv2d": ["NHWC", "OHWI"]}}'
-    text = after(convert, function(IMAGE, CONV + "gv = R.toy.mean_of_two(lv1, lv)"))
+    text = run_pipeline(convert, function(IMAGE, CONV + "gv = R.toy.mean_of_two(lv1, lv)"))
     assert text.index("R.toy.mean_of_two") < text.index("axes=[0, 3, 1, 2]")  # turned back at the end alone
-    text = after(convert, function(IMAGE, CONV + "gv = R.toy.unknown(lv1)"))
+    text = run_pipeline(convert, function(IMAGE, CONV + "gv = R.toy.unknown(lv1)"))
     assert text.index("R.nn.hardswish") < text.index("axes=[0, 3, 1, 2]") < text.index("R.toy.unknown")
-    text = after("auto-layout{always=true}", function(IMAGE, CONV + "gv = R.nn.conv2d(lv1, w)", "gv"))
+    text = run_pipeline("auto-layout{always=true}", function(IMAGE, CONV + "gv = R.nn.conv2d(lv1, w)", "gv"))
     assert re.search(r"R.Tensor\(\(1, 6, 6, 4\), .*= R.nn.hardswish", text)
 
 
 def test_names_of_functions_and_scalars() -> None:
     mod = function('x: R.Tensor((2, 3), "float32")', 'gv = R.toy.mean_of_two(x, R.const(2, "float32"))')
-    text = after("lower-to-tir", mod)
+    text = run_pipeline("lower-to-tir", mod)
     assert re.search(r"def mean_float32\(", text) and "* T.float32(0.5) + T.float32(1.0)" in text
     assert "(x,), out_sinfo" in text  # the constant is no argument
 
@@ -138,7 +138,7 @@ def test_names_of_functions_and_scalars() -> None:
 def test_equal_calls_are_merged() -> None:
     twice = "lv = R.{0}(x)\nlv1 = R.{0}(x)\ngv = R.add(lv, lv1)"
     for name, calls in (("nn.hardswish", 1), ("toy.unknown", 1), ("toy.room", 2)):
-        text = after("eliminate-common-subexpr", function('x: R.Tensor((2,), "float32")', twice.format(name)))
+        text = run_pipeline("eliminate-common-subexpr", function('x: R.Tensor((2,), "float32")', twice.format(name)))
         assert text.count(f"R.{name}(") == calls
 
 
@@ -152,14 +152,14 @@ class Module:
         b = R.toy.unknown(x)
         return x
 """
-    text = after("dead-code", mlcc.parse(impure))
+    text = run_pipeline("dead-code", mlcc.parse(impure))
     assert "R.toy.count" in text and "R.toy.unknown" not in text
 
 
 def test_activation_of_parallel_products_is_merged() -> None:
     inputs = ", ".join(f'{name}: R.Tensor((8, 8), "float32")' for name in ("x", "w0", "w1"))
     branches = "\n".join(f"a{i} = R.matmul(x, w{i})\nb{i} = R.nn.hardswish(a{i})" for i in (0, 1))
-    text = after("combine-parallel-matmul", function(inputs, f"{branches}\ngv = R.add(b0, b1)"))
+    text = run_pipeline("combine-parallel-matmul", function(inputs, f"{branches}\ngv = R.add(b0, b1)"))
     assert text.count("R.nn.hardswish(") == text.count("R.matmul(") == 1
 
 

@@ -23,7 +23,7 @@ KNOWN = [
 ]  # fmt: skip
 
 
-def drawn(name: str, shape: str, *more: str) -> mlcc.IRModule:
+def random_module(name: str, shape: str, *more: str) -> mlcc.IRModule:
     given = ", ".join(["key", shape, *more])
     return mlcc.parse(f"""
 @R.function
@@ -45,7 +45,7 @@ def test_reference_gives_the_known_answers(counter: Any, key: Any, words: Any) -
 
 def test_lowered_bits_are_the_known_answers() -> None:
     """The words of the known answers, and the same ones on a device."""
-    mod = drawn("bits", "(n, 4)")
+    mod = random_module("bits", "(n, 4)")
     made = run(mod, 0)
     assert tuple(made[0]) == KNOWN[0][2]
     np.testing.assert_array_equal(made, np_philox([0, 0], range(3)))
@@ -54,19 +54,19 @@ def test_lowered_bits_are_the_known_answers() -> None:
     device = mlcc.load(mlcc.build(mod, "cuda{arch=sm_90}"), emulate=True)["main"](*args)
     np.testing.assert_array_equal(device, run(mod, 5, 6))
     np.testing.assert_array_equal(device, run_function(mod, "main", list(args)))
-    pairs = run(drawn("bits", "(n, 2)", 'dtype="uint64"'), 5, 6).view("uint32").reshape(-1, 2)[:, ::-1]
+    pairs = run(random_module("bits", "(n, 2)", 'dtype="uint64"'), 5, 6).view("uint32").reshape(-1, 2)[:, ::-1]
     np.testing.assert_array_equal(pairs.ravel(), device.ravel()[: pairs.size])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_distributions_have_their_moments(dtype: str) -> None:
     """Moments of 40,000 numbers; uniform ones are those of the reference, bit for bit."""
-    mod = drawn("uniform", "(n, 100)", f'dtype="{dtype}"')
+    mod = random_module("uniform", "(n, 100)", f'dtype="{dtype}"')
     made = run(mod, 42, 7, 400)
     assert made.dtype == dtype and made.min() >= 0 and made.max() < 1
     assert abs(made.astype("float64").mean() - 0.5) < 0.01 and abs(made.astype("float64").var() - 1 / 12) < 0.002
     np.testing.assert_array_equal(made, run_function(mod, "main", [np.array([42, 7]), np.zeros(400, "int8")]))
-    normal = run(drawn("normal", "(n, 100)", f'dtype="{dtype}"'), 42, 8, 400).astype("float64")
+    normal = run(random_module("normal", "(n, 100)", f'dtype="{dtype}"'), 42, 8, 400).astype("float64")
     assert np.isfinite(normal).all()
     for power, moment, error in ((1, 0, 0.02), (2, 1, 0.03), (3, 0, 0.1), (4, 3, 0.2)):
         assert abs((normal**power).mean() - moment) < error
@@ -74,7 +74,7 @@ def test_distributions_have_their_moments(dtype: str) -> None:
 
 
 def test_integers_are_uniform() -> None:
-    made = run(drawn("integers", "(n, 100)", "-3", "4", 'dtype="int8"'), 1, 0, 400)
+    made = run(random_module("integers", "(n, 100)", "-3", "4", 'dtype="int8"'), 1, 0, 400)
     values, counts = np.unique(made, return_counts=True)
     assert values.tolist() == [*range(-3, 4)] and counts.min() > 5200
 
@@ -89,7 +89,7 @@ def test_integers_are_uniform() -> None:
 )
 def test_wrong_calls_are_refused(name: str, more: tuple[str, ...], message: str) -> None:
     with pytest.raises(CompileError, match=message):
-        drawn(name, "(n,)", *more)
+        random_module(name, "(n,)", *more)
 
 
 def test_a_key_is_two_numbers() -> None:

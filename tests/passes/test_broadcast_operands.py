@@ -41,7 +41,7 @@ def operands(n: int, m: int, k: int, j: int) -> tuple[np.ndarray, ...]:
     return x, y, c > 0, z, v, w
 
 
-def judge(run: Callable[..., Any], sizes: tuple[int, int, int, int]) -> bool:
+def check_against_numpy(run: Callable[..., Any], sizes: tuple[int, int, int, int]) -> bool:
     """Whether NumPy takes the sizes; `run` must agree, and give the same numbers."""
     given = operands(*sizes)
     try:
@@ -62,14 +62,14 @@ EVERY = list(itertools.product((0, 1, 2, 5), repeat=4))
 @pytest.mark.parametrize("level", range(4))
 def test_compiled_functions_broadcast_as_numpy_does(level: int) -> None:
     run = mlcc.load(mlcc.build(mlcc.parse(TEXT), opt_level=level))["main"]
-    assert 20 < sum(judge(run, sizes) for sizes in EVERY) < len(EVERY) - 20
+    assert 20 < sum(check_against_numpy(run, sizes) for sizes in EVERY) < len(EVERY) - 20
 
 
 def test_kernels_broadcast_as_numpy_does(tmp_path: Any) -> None:
     path = tmp_path / "m.ptx"
     mlcc.build(mlcc.parse(TEXT), target="cuda", opt_level=2).save(str(path))
     run = mlcc.load(str(path), emulate=True)["main"]
-    assert 0 < sum(judge(run, sizes) for sizes in EVERY[::9]) < len(EVERY[::9])
+    assert 0 < sum(check_against_numpy(run, sizes) for sizes in EVERY[::9]) < len(EVERY[::9])
 
 
 def test_the_interpreter_runs_what_the_pass_makes() -> None:

@@ -37,23 +37,27 @@ LINES
 """
 
 
-def plus(name: str, a: str, b: str) -> str:
+def plus_call(name: str, a: str, b: str) -> str:
     return f"{name} = R.call_tir(cls.plus, ({a}, {b}), {TENSOR})"
 
 
-def increase(name: str, a: str, b: str) -> str:
+def increase_call(name: str, a: str, b: str) -> str:
     return f"{name} = R.call_tir_inplace(cls.increase, ({a}, {b}), inplace_indices=[0], out_sinfo={TENSOR})"
 
 
 CASES = {
-    "inside": ([plus("a", "x", "y"), increase("b", "a", "y"), plus("c", "b", "b")], "c", 1),
-    "at the end": ([plus("a", "x", "y"), increase("c", "a", "y")], "c", 1),
-    "twice": ([plus("a", "x", "y"), increase("b", "a", "y"), increase("c", "b", "x")], "c", 1),
-    "into an argument": ([increase("b", "x", "y"), plus("c", "b", "x")], "c", 0),
-    "read before": ([plus("a", "x", "y"), plus("d", "a", "y"), increase("b", "a", "y"), plus("c", "b", "d")], "c", 0),
-    "read after": ([plus("a", "x", "y"), increase("b", "a", "y"), plus("c", "b", "a")], "c", 0),
-    "needed outside": ([plus("a", "x", "y"), increase("c", "a", "y")], "a, c", 0),
-    "with itself": ([plus("a", "x", "y"), increase("c", "a", "a")], "c", 0),
+    "inside": ([plus_call("a", "x", "y"), increase_call("b", "a", "y"), plus_call("c", "b", "b")], "c", 1),
+    "at the end": ([plus_call("a", "x", "y"), increase_call("c", "a", "y")], "c", 1),
+    "twice": ([plus_call("a", "x", "y"), increase_call("b", "a", "y"), increase_call("c", "b", "x")], "c", 1),
+    "into an argument": ([increase_call("b", "x", "y"), plus_call("c", "b", "x")], "c", 0),
+    "read before": (
+        [plus_call("a", "x", "y"), plus_call("d", "a", "y"), increase_call("b", "a", "y"), plus_call("c", "b", "d")],
+        "c",
+        0,
+    ),
+    "read after": ([plus_call("a", "x", "y"), increase_call("b", "a", "y"), plus_call("c", "b", "a")], "c", 0),
+    "needed outside": ([plus_call("a", "x", "y"), increase_call("c", "a", "y")], "a, c", 0),
+    "with itself": ([plus_call("a", "x", "y"), increase_call("c", "a", "a")], "c", 0),
 }
 
 

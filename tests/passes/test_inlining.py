@@ -17,7 +17,7 @@ def bindings(module: mlcc.IRModule, name: str = "main") -> int:
     return sum(1 for _ in all_bindings(func.body))
 
 
-def doubling(levels: int) -> str:
+def doubling_text(levels: int) -> str:
     """Functions each of which calls the one before twice: with all of it inlined, 2**(levels - 1) additions."""
     lines = ["@I.ir_module", "class Module:"]
     for level in range(levels):
@@ -31,7 +31,7 @@ def doubling(levels: int) -> str:
 
 
 def test_callees_of_callees_are_inlined() -> None:
-    made = mlcc.run_passes(mlcc.parse(doubling(6)), "inline-functions,canonicalize")
+    made = mlcc.run_passes(mlcc.parse(doubling_text(6)), "inline-functions,canonicalize")
     assert list(made) == ["main"]
     assert bindings(made) == 32
 
@@ -39,7 +39,7 @@ def test_callees_of_callees_are_inlined() -> None:
 def test_cost_is_linear() -> None:
     """Four thousand bindings that are put in once: a cost that grows with the square would take minutes."""
     start = time.process_time()
-    made = mlcc.run_passes(mlcc.parse(doubling(13)), "inline-functions")
+    made = mlcc.run_passes(mlcc.parse(doubling_text(13)), "inline-functions")
     assert 4096 <= bindings(made) <= 3 * 4096
     assert time.process_time() - start < 60
 

@@ -102,7 +102,7 @@ class Rename(Pass):
 
 
 @dataclass(frozen=True)
-class Broken(Rename):
+class FailingPass(Rename):
     """Fail."""
 
     name: ClassVar[str] = "broken"
@@ -150,7 +150,7 @@ def test_observers_see_each_pass() -> None:
 
 def test_a_bug_leaves_a_reproducer_that_names_the_rest_of_the_pipeline(tmp_path: Path) -> None:
     log = Log()
-    rest = (Broken(vars={"n": 1}), DeadCode(("main",)))
+    rest = (FailingPass(vars={"n": 1}), DeadCode(("main",)))
     with pytest.raises(PassFailed, match="broken.*oops") as caught:
         run_pipeline(Pipeline((Rename("A"), *rest)), IRModule(), observers=[log])
     assert log.events[-1] == "finish"
@@ -164,7 +164,7 @@ def test_a_bug_leaves_a_reproducer_that_names_the_rest_of_the_pipeline(tmp_path:
 
 def test_a_reproducer_names_the_target() -> None:
     with pytest.raises(PassFailed) as caught:
-        run_pipeline(Pipeline((Broken(),)), IRModule(), PassContext(Target.parse("cuda{arch=sm_90}")))
+        run_pipeline(Pipeline((FailingPass(),)), IRModule(), PassContext(Target.parse("cuda{arch=sm_90}")))
     path = Path(caught.value.reproducer or "")
     assert path.read_text().splitlines()[1] == f"# mlcc passes {path} -t 'cuda{{arch=sm_90}}'"
     path.unlink()
@@ -174,7 +174,7 @@ def test_files_that_options_name_go_along_with_a_reproducer(tmp_path: Path) -> N
     from mlcc.passes.graph.bind_params import BindParams
 
     (tmp_path / "w.npz").write_bytes(b"weights")
-    pipeline = Pipeline((Broken(), BindParams("w.npz")))
+    pipeline = Pipeline((FailingPass(), BindParams("w.npz")))
     with pytest.raises(PassFailed) as caught:
         run_pipeline(pipeline, IRModule(), PassContext(folder=str(tmp_path)))
     path = Path(caught.value.reproducer or "")

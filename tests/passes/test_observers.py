@@ -93,7 +93,7 @@ def test_times_are_listed() -> None:
 # ---------------------------------------------------------------- verification
 
 
-class Dangling(Pass):
+class ReturnUnbound(Pass):
     """Return a variable that nothing binds.
 
     Before:  return gv
@@ -126,13 +126,13 @@ class Doubling(Pass):
 
 def test_verification_finds_the_pass_that_breaks_a_rule() -> None:
     with pytest.raises(PassFailed, match="dangling") as caught:
-        run_pipeline(Pipeline((Dangling(),)), mlcc.parse(TEXT), observers=[VerifyEach()])
+        run_pipeline(Pipeline((ReturnUnbound(),)), mlcc.parse(TEXT), observers=[VerifyEach()])
     Path(caught.value.reproducer or "/nonexistent").unlink(missing_ok=True)
 
 
 def test_verification_once_names_the_pass_all_the_same() -> None:
     given = mlcc.parse(TEXT)
-    passes = (*Pipeline.parse("canonicalize").passes, Dangling(), *Pipeline.parse("dead-code,lower-to-tir").passes)
+    passes = (*Pipeline.parse("canonicalize").passes, ReturnUnbound(), *Pipeline.parse("dead-code,lower-to-tir").passes)
 
     def each(some: Pipeline) -> IRModule:
         return run_pipeline(some, given, observers=[VerifyEach()])
@@ -147,7 +147,7 @@ def test_verification_once_names_the_pass_all_the_same() -> None:
 
 
 def test_a_broken_input_is_the_users() -> None:
-    broken = Dangling().run(mlcc.parse(TEXT), PassContext())
+    broken = ReturnUnbound().run(mlcc.parse(TEXT), PassContext())
     with pytest.raises(CompileError, match="nowhere"):
         run_pipeline(Pipeline.parse("dead-code"), broken, observers=[VerifyEach()])
 

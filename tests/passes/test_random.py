@@ -35,7 +35,7 @@ def results(module: IRModule, program: Program) -> list[np.ndarray]:
     return list(made) if isinstance(made, (tuple, list)) else [made]
 
 
-def follow(program: Program, steps: list[str]) -> None:
+def run_steps(program: Program, steps: list[str]) -> None:
     """Run the steps one by one; numbers stay, modules verify, texts read back."""
     module = mlcc.parse(program.text(), name=f"seed {program.seed}")
     want = results(module, program)
@@ -50,13 +50,13 @@ def follow(program: Program, steps: list[str]) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.lists(st.sampled_from(STEPS), min_size=1, max_size=5))
 def test_any_sequence_of_passes_keeps_the_numbers(seed: int, steps: list[str]) -> None:
-    follow(Program(seed), steps)
+    run_steps(Program(seed), steps)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels_keep_the_numbers(level: str) -> None:
     for seed in range(12):
-        follow(Program(seed, length=12), [level])
+        run_steps(Program(seed, length=12), [level])
 
 
 def operations(module: IRModule, name: str = "main") -> int:

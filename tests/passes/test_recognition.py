@@ -258,7 +258,9 @@ def arrays(shapes: Any = None, dtype: str = "float32") -> list[np.ndarray]:
     return [rows(*shape, dtype=dtype, seed=i) for i, shape in enumerate((shapes or QKV).values())]
 
 
-def attended(scores: str, more: Any = None, inputs: Any = (), lines: str = TURNED, shapes: Any = None) -> Counter[str]:
+def find_attention(
+    scores: str, more: Any = None, inputs: Any = (), lines: str = TURNED, shapes: Any = None
+) -> Counter[str]:
     made = module(
         f"{lines}\ns = {scores}\np = R.nn.softmax(s, axis=-1)", "R.matmul(p, v)", **(shapes or QKV), **(more or {})
     )
@@ -277,7 +279,7 @@ def attended(scores: str, more: Any = None, inputs: Any = (), lines: str = TURNE
     ],
 )
 def test_attention_is_recognised(scores: str) -> None:
-    found = attended(scores)
+    found = find_attention(scores)
     assert found["nn.attention"] == 1 and not found.keys() & {"nn.softmax", "matmul", "multiply", "divide"}
 
 
@@ -291,9 +293,9 @@ def test_scores_that_are_divided_by_the_root_of_the_width_need_no_scale() -> Non
 @pytest.mark.parametrize("shape", [(2, 3, 5, 7), (2, 1, 1, 7), (5, 7), (7,), (2, 3, 5, 1)])
 def test_biases_of_scores_are_recognised(shape: tuple[int, ...]) -> None:
     bias = rows(*shape, seed=9)
-    found = attended(f"R.add(R.divide(R.matmul(q, kt), {const(2.0)}), m)", {"m": shape}, [bias])
+    found = find_attention(f"R.add(R.divide(R.matmul(q, kt), {const(2.0)}), m)", {"m": shape}, [bias])
     assert found["nn.attention_bias"] == 1
-    found = attended(f"R.divide(R.add(m, R.matmul(q, kt)), {const(2.0)})", {"m": shape}, [bias])
+    found = find_attention(f"R.divide(R.add(m, R.matmul(q, kt)), {const(2.0)})", {"m": shape}, [bias])
     assert found["nn.attention_bias"] == 1
 
 
@@ -304,10 +306,10 @@ def test_scores_that_are_hidden(low: str) -> None:
     if "inf" not in low:
         seen[1, 0, 2] = False  # all are equal there
     mask = {"m": ((2, 1, 5, 7), "bool")}
-    assert attended(f"R.where(m, R.matmul(q, kt), {low})", mask, [seen])["nn.attention_bias"] == 1
-    assert attended(f"R.where(R.logical_not(m), {low}, R.matmul(q, kt))", mask, [seen])["nn.attention_bias"] == 1
+    assert find_attention(f"R.where(m, R.matmul(q, kt), {low})", mask, [seen])["nn.attention_bias"] == 1
+    assert find_attention(f"R.where(R.logical_not(m), {low}, R.matmul(q, kt))", mask, [seen])["nn.attention_bias"] == 1
     both = f"R.add(R.where(m, R.matmul(q, kt), {low}), b)"
-    assert attended(both, {**mask, "b": (2, 1, 1, 7)}, [seen, rows(2, 1, 1, 7)])["nn.attention_bias"] == 1
+    assert find_attention(both, {**mask, "b": (2, 1, 1, 7)}, [seen, rows(2, 1, 1, 7)])["nn.attention_bias"] == 1
 
 
 def test_rows_that_see_nothing_are_0_where_the_graph_says_so() -> None:
@@ -336,7 +338,7 @@ def test_causal_masks_are_recognised(mask: str) -> None:
         f"R.where({mask}, R.matmul(q, kt), {LOW})",
         f"R.add(R.matmul(q, kt), R.where({mask}, {const(0.0)}, {LOW}))",
     ):
-        assert attended(scores)["nn.attention"] == 1
+        assert find_attention(scores)["nn.attention"] == 1
 
 
 @pytest.mark.parametrize(("ahead", "corner"), [(0, "TopLeft"), (2, "BottomRight"), (1, None)])
@@ -372,23 +374,25 @@ def test_keys_that_are_turned_as_one_batch() -> None:
         flat = R.permute_dims(R.reshape(k, R.shape([6, 7, 4])), axes=[0, 2, 1])
         kt = R.reshape(flat, R.shape([2, 3, 4, 7]))
     """
-    found = attended("R.matmul(q, kt)", lines=lines)
+    found = find_attention("R.matmul(q, kt)", lines=lines)
     assert found["nn.attention"] == 1 and "reshape" not in found
 
 
 def test_batches_of_matrices_and_matrices() -> None:
     three = {"q": (6, 5, 4), "k": (6, 7, 4), "v": (6, 7, 6)}
     turned = "kt = R.permute_dims(k, axes=[0, 2, 1])"
-    found = attended("R.add(R.matmul(q, kt), m)", {"m": (6, 5, 7)}, [rows(6, 5, 7)], turned, three)
+    found = find_attention("R.add(R.matmul(q, kt), m)", {"m": (6, 5, 7)}, [rows(6, 5, 7)], turned, three)
     assert found["nn.attention_bias"] == 1
     two = {"q": (5, 4), "k": (7, 4), "v": (7, 6)}
     turned = "kt = R.permute_dims(k, axes=[1, 0])"
-    assert attended("R.add(R.matmul(q, kt), m)", {"m": (5, 7)}, [rows(5, 7)], turned, two)["nn.attention_bias"] == 1
+    assert (
+        find_attention("R.add(R.matmul(q, kt), m)", {"m": (5, 7)}, [rows(5, 7)], turned, two)["nn.attention_bias"] == 1
+    )
 
 
 def test_keys_that_heads_share() -> None:
     shared = {"q": (2, 6, 5, 4), "k": (2, 1, 7, 4), "v": (2, 1, 7, 6)}
-    assert attended("R.matmul(q, kt)", shapes=shared)["nn.attention"] == 1
+    assert find_attention("R.matmul(q, kt)", shapes=shared)["nn.attention"] == 1
 
 
 @pytest.mark.parametrize(
@@ -403,7 +407,7 @@ def test_keys_that_heads_share() -> None:
     ],
 )
 def test_what_is_no_attention_stays(scores: str) -> None:
-    found = attended(scores, {"m": (2, 3, 5, 7)}, [rows(2, 3, 5, 7)])
+    found = find_attention(scores, {"m": (2, 3, 5, 7)}, [rows(2, 3, 5, 7)])
     assert found["nn.softmax"] == 1 and found["matmul"] == 2
 
 

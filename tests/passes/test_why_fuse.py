@@ -50,14 +50,14 @@ EDGES = {
 }
 
 
-def said(text: str) -> dict[tuple[str, str], str]:
+def explanations(text: str) -> dict[tuple[str, str], str]:
     """What is said of each edge, by the names of its ends."""
     found = re.findall(r"^  (\S+) = [^:]* -> (\S+) = [^:]*: (.*)$", text, re.M)
     return {(a, b): why for a, b, why in found}
 
 
 def test_every_edge_has_its_reason() -> None:
-    got = said(explain(mlcc.parse(TEXT)))
+    got = explanations(explain(mlcc.parse(TEXT)))
     assert set(got) == set(EDGES)
     for edge, part in EDGES.items():
         assert part in got[edge], edge
@@ -101,7 +101,7 @@ def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     path.write_text(TEXT)
     assert run(["passes", str(path), "-p", "fuse", "--why-fuse"]) == 0
     got = capsys.readouterr()
-    assert said(got.err)["a", "c"] == "fused: one kernel of 2 operations"
+    assert explanations(got.err)["a", "c"] == "fused: one kernel of 2 operations"
     assert "fused_matmul_add" in got.out
     assert run(["passes", str(path), "-p", "dead-code", "--why-fuse"]) == 0
     assert "no pass `fuse`" in capsys.readouterr().err

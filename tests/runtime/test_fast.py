@@ -41,35 +41,35 @@ def functions() -> dict[str, Function]:
     return {name: exe[name] for name in ("main", "pair")}
 
 
-def given(n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+def operands(n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(n * 100 + m)
     return random.random((n, 3), dtype=np.float32), random.random((3, m), dtype=np.float32)
 
 
-def want(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+def expected_results(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     y = x @ w
     return y + y.sum(0, keepdims=True)
 
 
 def test_extents_may_change_and_come_back(functions: dict[str, Function]) -> None:
     for n, m in ((2, 5), (2, 5), (7, 5), (7, 1), (0, 4), (2, 0), (64, 33), (2, 5)):
-        x, w = given(n, m)
-        np.testing.assert_allclose(functions["main"](x, w), want(x, w), rtol=1e-5)
+        x, w = operands(n, m)
+        np.testing.assert_allclose(functions["main"](x, w), expected_results(x, w), rtol=1e-5)
     executor = functions["main"].executor
     assert isinstance(executor, NativeExecutor) and executor.fast is not None and len(executor.fast.areas) == 1
 
 
 def test_refused_extents_stay_refused(functions: dict[str, Function]) -> None:
-    x, w = given(2, 5)
+    x, w = operands(2, 5)
     functions["main"](x, w)
     for _ in range(2):
         with pytest.raises(CallError, match="dim 0 of `w` is 4"):
             functions["main"](x, np.ones((4, 5), np.float32))
-    np.testing.assert_allclose(functions["main"](x, w), want(x, w), rtol=1e-5)
+    np.testing.assert_allclose(functions["main"](x, w), expected_results(x, w), rtol=1e-5)
 
 
 def test_read_only_arrays_and_results_of_their_own(functions: dict[str, Function]) -> None:
-    x, w = given(3, 4)
+    x, w = operands(3, 4)
     x.flags.writeable = False
     first, second = functions["main"](x, w), functions["main"](x, w)
     assert first is not second and not np.shares_memory(first, second)
@@ -77,10 +77,10 @@ def test_read_only_arrays_and_results_of_their_own(functions: dict[str, Function
 
 
 def test_out_is_written_and_returned(functions: dict[str, Function]) -> None:
-    x, w = given(3, 3)
+    x, w = operands(3, 3)
     out = np.zeros((3, 3), np.float32)
     assert functions["main"](x, w, out=out) is out
-    np.testing.assert_allclose(out, want(x, w), rtol=1e-5)
+    np.testing.assert_allclose(out, expected_results(x, w), rtol=1e-5)
     for _ in range(2):
         with pytest.raises(CallError, match="shares memory"):
             functions["main"](x, w, out=x)
@@ -112,7 +112,7 @@ def test_address_of_is_numpys() -> None:
 
 
 def test_a_bound_call_allocates_nothing(functions: dict[str, Function]) -> None:
-    x, w = given(64, 33)
+    x, w = operands(64, 33)
     call = functions["main"].bind(x, w, out=np.empty((64, 33), np.float32))
     assert call.workspace.size > 0
     call()

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def brought_in(statement: str) -> set[str]:
+def imported_modules(statement: str) -> set[str]:
     code = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -20,7 +20,7 @@ def brought_in(statement: str) -> set[str]:
 
 @pytest.mark.parametrize("statement", ["import mlcc.runtime.loader, mlcc.runtime.env", "import mlcc; mlcc.load"])
 def test_loading_needs_numpy_and_the_standard_library_only(statement: str) -> None:
-    modules = brought_in(statement)
+    modules = imported_modules(statement)
     outside = {m.split(".")[0] for m in modules} - set(sys.stdlib_module_names) - {"numpy", "mlcc"}
     assert not {m for m in outside if not m.startswith("_")}
     ours = {m for m in modules if m.startswith("mlcc.") and not m.startswith("mlcc.runtime")}
@@ -36,8 +36,8 @@ def test_names_of_the_runtime() -> None:
 
 
 def test_importing_the_package_is_cheap() -> None:
-    assert "numpy" not in brought_in("import mlcc")
-    assert "numpy" not in brought_in("import mlcc; mlcc.register_func('f', print)")
+    assert "numpy" not in imported_modules("import mlcc")
+    assert "numpy" not in imported_modules("import mlcc; mlcc.register_func('f', print)")
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads by /proc")

@@ -245,11 +245,11 @@ def mutations(rng: random.Random, count: int) -> Iterator[bytes]:
                         data[min(rng.choice(places) + rng.randrange(46), len(data) - 1)] = rng.randrange(256)
             data = data or bytearray(b"P")
         if number % 2:
-            data = mended(data)
+            data = with_correct_checksums(data)
         yield bytes(data)
 
 
-def mended(data: bytearray) -> bytearray:
+def with_correct_checksums(data: bytearray) -> bytearray:
     """With the right checksum wherever a stored member still can be found."""
     at = data.find(b"PK\1\2")
     while at >= 0 and at + 46 <= len(data):

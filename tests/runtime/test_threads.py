@@ -44,7 +44,7 @@ def exe() -> Iterator[mlcc.runtime.Executable]:
     mlcc.set_num_threads(None)
 
 
-def older(name: str = "f", by: float = 2.0) -> mlcc.Artifact:
+def older_artifact(name: str = "f", by: float = 2.0) -> mlcc.Artifact:
     """An artifact of the time when pools were not told the work: it has `mlcc_pool_v1_run`, which its kernels call, and
     what went with that."""
     made = artifact(name, by)
@@ -79,7 +79,7 @@ def tasks() -> set[str]:
     return set(os.listdir("/proc/self/task"))
 
 
-def in_pool() -> int:
+def pool_size() -> int:
     """The number of threads by the pool itself."""
     import ctypes
 
@@ -95,14 +95,14 @@ def test_number_of_threads_is_checked(exe: mlcc.runtime.Executable, monkeypatch:
     for text, count in (("3", 3), ("9", 4), ("", 4), (" 2 ", 2), ("9" * 30, 4), ("1", 1)):
         monkeypatch.setenv("MLCC_NUM_THREADS", text)
         mlcc.set_num_threads(None)
-        assert mlcc.get_num_threads() == in_pool() == count
+        assert mlcc.get_num_threads() == pool_size() == count
     for text in ("0", "-1", "two", "1.5", "2,3", "\u0663"):
         monkeypatch.setenv("MLCC_NUM_THREADS", text)
         with pytest.raises(mlcc.CallError, match=r"E0817.*MLCC_NUM_THREADS is"):
             mlcc.set_num_threads(None)
     for wanted, count in ((2, 2), (4, 4), (7, 4), (1, 1)):
         mlcc.set_num_threads(wanted)
-        assert mlcc.get_num_threads() == in_pool() == count
+        assert mlcc.get_num_threads() == pool_size() == count
         check(exe)
     for wrong in (0, -1, 1.5, "2", True):
         with pytest.raises(mlcc.CallError, match="E0817|number of threads"):
@@ -255,7 +255,7 @@ int main(void) {
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(
     "makers",
-    [(artifact, artifact), (older, artifact), (artifact, older)],
+    [(artifact, artifact), (older_artifact, artifact), (artifact, older_artifact)],
     ids=lambda m: "+".join(f.__name__ for f in m),
 )
 def test_c_programs_share_one_pool(tmp_path: Path, shared: bool, makers: tuple[Callable[..., Any], ...]) -> None:
@@ -318,7 +318,7 @@ def test_objects_use_the_pool_of_a_shared_library(tmp_path: Path, names: str) ->
     """Also where some are of the time when pools were not told the work."""
     paths = [str(tmp_path / name) for name in names.split()]
     for path in paths:
-        (older if "old_" in path else artifact)().save(path)
+        (older_artifact if "old_" in path else artifact)().save(path)
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-c", LIBRARY_FIRST, *paths]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60)
@@ -336,6 +336,6 @@ def test_command_line_sets_the_number_of_threads(tmp_path: Path) -> None:
             argv = ["run", "m.o", "--func", "f", "--in", "in.npz", "--expect", "out.npz", "--threads", str(count)]
             argv = [str(tmp_path / w) if w.endswith((".o", ".npz")) else w for w in argv]
             assert run(argv) == 0
-            assert in_pool() == min(count, cores.num_cores())
+            assert pool_size() == min(count, cores.num_cores())
     finally:
         mlcc.set_num_threads(None)

@@ -75,7 +75,7 @@ for i, j in T.grid({loops}):
 """
 
 
-def one(vi: str = "spatial(16, i)", vj: str = "spatial(16, j)", where: str = "pass", at: str = "vi, vj",
+def tree_of_one_block(vi: str = "spatial(16, i)", vj: str = "spatial(16, j)", where: str = "pass", at: str = "vi, vj",
         value: str = "A[vi, vj]", loops: str = "16, 16") -> Tree:  # fmt: skip
     where = where if where != "pass" else "T.reads(A[0:16, 0:16])" if "B[" not in value else "T.reads(B[0:16, 0:16])"
     return nest(ONE.format(vi=vi, vj=vj, where=where, at=at, value=value, loops=loops))
@@ -159,11 +159,11 @@ def test_domains_over_threads_follow_the_scope(scope: str, found: str) -> None:
 
 
 def test_trivial_bindings_are_recognised() -> None:
-    tree = one()
+    tree = tree_of_one_block()
     assert is_trivial_binding(tree, block(tree, "X"))
-    tree = one("spatial(16, j)", "spatial(16, i)")
+    tree = tree_of_one_block("spatial(16, j)", "spatial(16, i)")
     assert not is_trivial_binding(tree, block(tree, "X"))
-    tree = one("spatial(16, i)", "spatial(17, j + 1)")
+    tree = tree_of_one_block("spatial(16, i)", "spatial(17, j + 1)")
     with pytest.raises(Refusal, match=r"must be the loops above \(i, j\) in order, but are \(i, j \+ 1\)"):
         check_trivial_binding(tree, block(tree, "X"))
 
@@ -181,7 +181,7 @@ def test_trivial_bindings_are_recognised() -> None:
     ],
 )
 def test_affine_bindings_are_recognised(vi: str, vj: str, affine: bool) -> None:
-    tree = one(vi, vj)
+    tree = tree_of_one_block(vi, vj)
     found = block(tree, "X")
     assert is_affine_binding(tree, tree.realize(found)) is affine
     if not affine:
@@ -194,7 +194,7 @@ def test_kinds_of_loops_follow_their_axes() -> None:
     tree = tree_of(MATMUL_RELU)
     loops = tree.loops_above(block(tree, "C"))
     assert [loop_iter_kind(tree, x) for x in loops] == [IterKind.SPATIAL, IterKind.SPATIAL, IterKind.REDUCE]
-    tree = one("spatial(16, i)", "reduce(16, i)")
+    tree = tree_of_one_block("spatial(16, i)", "reduce(16, i)")
     i, j = tree.loops
     assert loop_iter_kind(tree, i) is IterKind.OPAQUE and loop_iter_kind(tree, j) is IterKind.SPATIAL
 
@@ -205,10 +205,10 @@ def test_kinds_of_loops_follow_their_axes() -> None:
 @pytest.mark.parametrize(
     ("tree", "complete", "reduction"),
     [
-        (one(), None, "has no init"),
-        (one(vj="reduce(16, j)", at="vi, 0"), "has a reduce axis `vj`", "has no init"),
-        (one(value="B[vj, vi]"), "reads `B`, which it also writes", "has no init"),
-        (one(vj="opaque(16, j)"), "has an opaque axis `vj`", "has no init"),
+        (tree_of_one_block(), None, "has no init"),
+        (tree_of_one_block(vj="reduce(16, j)", at="vi, 0"), "has a reduce axis `vj`", "has no init"),
+        (tree_of_one_block(value="B[vj, vi]"), "reads `B`, which it also writes", "has no init"),
+        (tree_of_one_block(vj="opaque(16, j)"), "has an opaque axis `vj`", "has no init"),
     ],
 )
 def test_conditions_of_blocks_are_checked(tree: Tree, complete: str | None, reduction: str) -> None:
@@ -260,7 +260,7 @@ for i, j in T.grid(16, 16):
 
 
 def test_the_root_block_has_no_scope() -> None:
-    tree = one()
+    tree = tree_of_one_block()
     with pytest.raises(Refusal, match="root block") as caught:
         scope_root(tree, root(tree))
     assert caught.value.code == "E0655"

@@ -30,7 +30,7 @@ def span(low: tir.Expr | int, extent: tir.Expr | int = 1) -> tir.Range:
     return tir.Range(c.as_expr(low), c.as_expr(extent))
 
 
-def ends(box: list[Interval] | None) -> list[tuple[str, str]] | None:
+def bounds_text(box: list[Interval] | None) -> list[tuple[str, str]] | None:
     return None if box is None else [(str(i.low), str(i.high)) for i in box]
 
 
@@ -53,7 +53,7 @@ DOMAIN = {X: span(0, 8), Y: span(0, 4)}
     ],
 )
 def test_lower_bounds_of_regions_are_exact(low: tir.Expr, extent: int, found: tuple[str, str] | None) -> None:
-    assert ends(lower_bound([span(low, extent)], DOMAIN)) == (None if found is None else [found])
+    assert bounds_text(lower_bound([span(low, extent)], DOMAIN)) == (None if found is None else [found])
 
 
 def test_an_extent_that_runs_has_only_an_upper_bound() -> None:
@@ -61,12 +61,12 @@ def test_an_extent_that_runs_has_only_an_upper_bound() -> None:
     assert lower_bound(region, DOMAIN) is None
     with_constant = [span(c.mul(X, Y), 2)]
     assert lower_bound(with_constant, DOMAIN) is None
-    assert ends(upper_bound([*with_constant, span(X)], {Y: span(0, 4)}))[1] == ("x", "x")  # type: ignore[index]
+    assert bounds_text(upper_bound([*with_constant, span(X)], {Y: span(0, 4)}))[1] == ("x", "x")  # type: ignore[index]
 
 
 def test_a_predicate_narrows() -> None:
     where = c.less(c.add(c.mul(X, 4), Y), 30)
-    assert ends(lower_bound([span(c.add(c.mul(X, 4), Y))], DOMAIN, where)) == [("0", "29")]
+    assert bounds_text(lower_bound([span(c.add(c.mul(X, 4), Y))], DOMAIN, where)) == [("0", "29")]
 
 
 def interval(low: int, high: int) -> Interval:
@@ -75,10 +75,10 @@ def interval(low: int, high: int) -> Interval:
 
 def test_unions_of_regions_are_exact() -> None:
     near, far = [interval(0, 3)], [interval(4, 7)]
-    assert ends(union_lower_bound([near, far])) == [("0", "7")]
-    assert ends(union_lower_bound([far, near])) == [("0", "7")]
-    assert ends(union_lower_bound([near, [interval(5, 7)]])) == [("0", "3")]
-    assert ends(union_upper_bound([near, [interval(5, 7)]])) == [("0", "7")]
+    assert bounds_text(union_lower_bound([near, far])) == [("0", "7")]
+    assert bounds_text(union_lower_bound([far, near])) == [("0", "7")]
+    assert bounds_text(union_lower_bound([near, [interval(5, 7)]])) == [("0", "3")]
+    assert bounds_text(union_upper_bound([near, [interval(5, 7)]])) == [("0", "7")]
 
 
 def points(low: tir.Expr, extent: int, where: tir.Expr) -> set[int]:

@@ -98,7 +98,7 @@ def nest(sch: mlcc.Schedule) -> str:
     return "\n".join(line[4:] for line in lines)
 
 
-def where(sch: mlcc.Schedule, block: str) -> str:
+def predicate_of(sch: mlcc.Schedule, block: str) -> str:
     return str(sch.state.tree("main").realize(sch.get(sch.get_block(block))).predicate)
 
 
@@ -138,7 +138,7 @@ def test_a_tile_that_does_not_divide_gets_a_predicate() -> None:
     sch = schedule(BLUR)
     sch.split(sch.get_loops("C")[0], [None, 5])
     sch.compute_at("B", sch.get_loops("C")[0])
-    assert where(sch, "B") == "i_0 * 5 + ax0 < 18"
+    assert predicate_of(sch, "B") == "i_0 * 5 + ax0 < 18"
     assert_same_results(mlcc.parse(BLUR), sch.mod)
 
 
@@ -189,7 +189,7 @@ def test_symbolic_extents_keep_results() -> None:
     sch = schedule(DYNAMIC)
     sch.split(sch.get_loops("C")[0], [None, 4])
     sch.compute_at("B", sch.get_loops("C")[0])
-    assert where(sch, "B") == "i_0 * 4 + ax0 < n"
+    assert predicate_of(sch, "B") == "i_0 * 4 + ax0 < n"
     data = np.arange(48, dtype="float32").reshape(6, 8)
     one, other = np.zeros_like(data), np.zeros_like(data)
     run_prim_func(mlcc.parse(DYNAMIC)["main"], [data, one])
@@ -264,7 +264,7 @@ def test_a_consumer_of_a_tile() -> None:
     sch = schedule(PAIR)
     sch.split(sch.get_loops("B")[0], [None, 5])
     sch.reverse_compute_at("C", sch.get_loops("B")[0])
-    assert where(sch, "C") == "i_0 * 5 + ax0 < 16"
+    assert predicate_of(sch, "C") == "i_0 * 5 + ax0 < 16"
     assert_same_results(mlcc.parse(PAIR), sch.mod)
 
 

@@ -22,7 +22,7 @@ def main(A: T.Buffer((64,), "{dtype}"), B: T.Buffer((64,), "{dtype}"), C: T.Buff
 """
 
 
-def given(dtype: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def random_operand(dtype: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The elements as memory has them, and as float32."""
     values = np.random.default_rng(seed).standard_normal(64).astype("float32") + np.float32(2)
     if dtype == "bfloat16":
@@ -35,7 +35,7 @@ def computed(module: mlcc.IRModule, dtype: str, out: str) -> np.ndarray:
     made = np.zeros(64, "uint16" if out == "bfloat16" else out)
     func = module["main"]
     assert isinstance(func, tir.PrimFunc)
-    run_prim_func(func, [given(dtype, 1)[0], given(dtype, 2)[0], made])
+    run_prim_func(func, [random_operand(dtype, 1)[0], random_operand(dtype, 2)[0], made])
     return made
 
 
@@ -63,7 +63,7 @@ def test_results_are_rounded_once(body: str, dtype: str) -> None:
     before = computed(sch.mod, dtype, dtype)
     sch.unsafe_compute_in("C", "float32")
     check(sch.mod)
-    a, b = given(dtype, 1)[1], given(dtype, 2)[1]
+    a, b = random_operand(dtype, 1)[1], random_operand(dtype, 2)[1]
     exact = BODIES[body](a, b)
     wanted = to_bfloat16(exact) if dtype == "bfloat16" else exact.astype("float16")
     if "1.1" in body:  # the constant is a rounded one
@@ -101,7 +101,7 @@ def main(A: T.Buffer((64,), "float16"), B: T.Buffer((64,), "float16"), C: T.Buff
     sch.unsafe_set_dtype("S", 0, "float32")
     sch.unsafe_compute_in("S", "float32")
     assert 'S[vi] = S[vi] + T.Cast("float32", A[vk]) * T.Cast("float32", B[vk])' in sch.mod.script()
-    (a, wide_a), (b, wide_b), out = given("float16", 1), given("float16", 2), np.zeros(1, "float16")
+    (a, wide_a), (b, wide_b), out = random_operand("float16", 1), random_operand("float16", 2), np.zeros(1, "float16")
     run_prim_func(sch.mod["main"], [a, b, out])
     total = np.float32(0)
     for x, y in zip(wide_a, wide_b, strict=True):

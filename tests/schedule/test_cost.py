@@ -62,7 +62,7 @@ def chain(stages: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def moving(stages: int) -> int:
+def compute_at_calls(stages: int) -> int:
     """The calls that moving the last stage takes into a loop where all others stand."""
     sch = mlcc.Schedule(mlcc.parse(chain(stages)))
     loop = sch.get_loops("B1")[0]
@@ -73,4 +73,4 @@ def moving(stages: int) -> int:
 
 def test_a_step_costs_by_what_it_moves() -> None:
     """Regions of the stages that stay are not worked out again: 4 times as many cost less than twice."""
-    assert moving(32) < 2 * moving(8)
+    assert compute_at_calls(32) < 2 * compute_at_calls(8)

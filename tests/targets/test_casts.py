@@ -56,7 +56,7 @@ def samples(dtype: str) -> np.ndarray:
     return to_bfloat16(single) if dtype == "bfloat16" else single.astype(dtype)
 
 
-def as_number(value: np.generic, dtype: str) -> int | float:
+def to_number(value: np.generic, dtype: str) -> int | float:
     if dtype == "bfloat16":
         return float(from_bfloat16(np.array([value]))[0])
     return value.item()
@@ -98,7 +98,7 @@ def test_casts_match_their_reference(source: str, kind: ForKind, cpu: str) -> No
     native = Native(elementwise(len(data), [source], results, kind), machine=Machine(cpu=cpu))
     outs = [np.zeros(len(data), storage(t)) for t in ALL]
     assert native(data, *outs) == 0
-    numbers = [as_number(v, source) for v in data]
+    numbers = [to_number(v, source) for v in data]
     for target, out in zip(ALL, outs, strict=True):
         want = stored([expected(v, target) for v in numbers], target)
         if target in FLOATS:

@@ -41,7 +41,7 @@ class DLTensor(ctypes.Structure):
     )  # fmt: skip
 
 
-def longs(*values: int) -> ctypes.Array[ctypes.c_int64]:
+def int64_array(*values: int) -> ctypes.Array[ctypes.c_int64]:
     return (ctypes.c_int64 * max(len(values), 1))(*values)
 
 
@@ -54,7 +54,7 @@ class Arguments:
         for name, array in self.arrays.items():
             code, bits = CODES[array.dtype.type]
             self.tensors[name] = DLTensor(
-                array.ctypes.data, 1, 0, array.ndim, code, bits, 1, longs(*array.shape), None, 0
+                array.ctypes.data, 1, 0, array.ndim, code, bits, 1, int64_array(*array.shape), None, 0
             )
         self.number = 7
 
@@ -72,7 +72,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return found
 
 
-def complaint(library: ctypes.CDLL, arguments: Arguments) -> str:
+def error_of(library: ctypes.CDLL, arguments: Arguments) -> str:
     """Kind and text of what comes back."""
     code = arguments.pass_to(library.m_main)
     kind = kind_of(code)
@@ -82,7 +82,7 @@ def complaint(library: ctypes.CDLL, arguments: Arguments) -> str:
 
 def test_good_arguments_are_accepted(library: ctypes.CDLL) -> None:
     given = Arguments()
-    assert complaint(library, given) == ""
+    assert error_of(library, given) == ""
     assert np.all(given.arrays["out"] == 2)
 
 
@@ -97,11 +97,11 @@ def test_what_is_wrong_is_named(library: ctypes.CDLL, name: str) -> None:
         assert tensor is not None
         for field, value in fields.items():
             setattr(tensor, field, value)
-        return complaint(library, given)
+        return error_of(library, given)
 
     missing = Arguments()
     missing.tensors[name] = None
-    assert complaint(library, missing) == f"NULL `{name}` is null"
+    assert error_of(library, missing) == f"NULL `{name}` is null"
     assert spoilt(ndim=ndim + 1).startswith(f"NDIM `{name}` must have {ndim} dimension")
     assert spoilt(ndim=-1).startswith("NDIM")
     assert spoilt(lanes=2) == f"DTYPE `{name}` must be {np.dtype(DTYPES.get(name, np.float32))}"
@@ -112,7 +112,7 @@ def test_what_is_wrong_is_named(library: ctypes.CDLL, name: str) -> None:
     for index, extent in enumerate(SIZES[name]):
         for wrong in (extent + 1, -1, -2):
             dims = [*SIZES[name][:index], wrong, *SIZES[name][index + 1 :]]
-            found = spoilt(shape=longs(*dims))
+            found = spoilt(shape=int64_array(*dims))
             if (name, index) == ("d", 0):  # it says what n is
                 want = "SHAPE dimension 0 of `d` is negative" if wrong < 0 else "SYMBOL dimension 1 of `e` must be n"
             elif (name, index) == ("e", 1):
@@ -123,28 +123,28 @@ def test_what_is_wrong_is_named(library: ctypes.CDLL, name: str) -> None:
                 want = f"SHAPE dimension {index} of `{name}` must be {extent}"
             assert found.startswith(want)
     if name == "f":  # nothing is in it
-        assert spoilt(data=None, byte_offset=1, strides=longs(5, 5, 5)) == ""
+        assert spoilt(data=None, byte_offset=1, strides=int64_array(5, 5, 5)) == ""
         return
     assert spoilt(data=None) == f"NULL the data of `{name}` are null"
     assert spoilt(byte_offset=size // 2) == f"ALIGN `{name}` must be aligned to {size} bytes"
     if ndim:
         strides = [s // size for s in np.ones(SIZES[name], DTYPES.get(name, np.float32)).strides]
-        assert spoilt(strides=longs(*strides)) == ""
+        assert spoilt(strides=int64_array(*strides)) == ""
         for index, extent in enumerate(SIZES[name]):
-            moved = longs(*(s + 7 * (i == index) for i, s in enumerate(strides)))
+            moved = int64_array(*(s + 7 * (i == index) for i, s in enumerate(strides)))
             assert spoilt(strides=moved) == ("" if extent == 1 else f"STRIDES `{name}` must be contiguous")
 
 
 def test_scalars_and_shared_memory_are_checked(library: ctypes.CDLL) -> None:
     given = Arguments()
     given.number = 1 << 31
-    assert complaint(library, given) == "VALUE `k` does not fit int32"
+    assert error_of(library, given) == "VALUE `k` does not fit int32"
     for name in ("a", "d", "g"):
         given = Arguments()
         out, other = given.tensors["out"], given.tensors[name]
         assert out is not None and other is not None
         out.data = other.data
-        assert complaint(library, given) == "OVERLAP `out` shares memory with another argument"
+        assert error_of(library, given) == "OVERLAP `out` shares memory with another argument"
 
 
 def test_the_first_is_named(library: ctypes.CDLL) -> None:
@@ -152,7 +152,7 @@ def test_the_first_is_named(library: ctypes.CDLL) -> None:
     given = Arguments()
     for name in reversed(SIZES):
         given.tensors[name] = None
-        assert complaint(library, given) == f"NULL `{name}` is null"
+        assert error_of(library, given) == f"NULL `{name}` is null"
 
 
 def test_the_runtime_says_the_same() -> None:

@@ -253,7 +253,7 @@ def test_while_break_and_continue_match_python() -> None:
     assert result.tolist() == [3 * 25, 3]
 
 
-def far(buffer: tir.Buffer) -> tir.Expr:
+def faulting_load(buffer: tir.Buffer) -> tir.Expr:
     """A load that faults if it is ever executed."""
     return c.load(buffer, c.const(1 << 44, "int64"))
 
@@ -263,11 +263,11 @@ def test_nothing_is_loaded_that_is_not_chosen() -> None:
     outs = [c.make_buffer(f"B{k}", (4,), "int32") for k in range(4)]
     i = var("i")
     never, always = c.less(c.load(a, i), 0), c.greater_equal(c.load(a, i), 0)
-    lazy = call("if_then_else", "int32")(never, far(a), c.load(a, i))
-    select = tir.Select(DType.of("int32"), never, far(a), c.load(a, i))
-    both = c.logical_and(never, c.greater(far(a), 0))
-    either = c.logical_or(always, c.greater(far(a), 0))
-    nested = tir.Select(DType.of("int32"), c.logical_and(never, both), far(a), c.add(c.load(a, i), 5))
+    lazy = call("if_then_else", "int32")(never, faulting_load(a), c.load(a, i))
+    select = tir.Select(DType.of("int32"), never, faulting_load(a), c.load(a, i))
+    both = c.logical_and(never, c.greater(faulting_load(a), 0))
+    either = c.logical_or(always, c.greater(faulting_load(a), 0))
+    nested = tir.Select(DType.of("int32"), c.logical_and(never, both), faulting_load(a), c.add(c.load(a, i), 5))
     stores = [
         c.store(outs[0], lazy, i), c.store(outs[1], select, i), c.store(outs[2], c.cast("int32", both), i),
         c.store(outs[3], nested, i), tir.BufferStore(flags, either, (i,)),

@@ -160,7 +160,7 @@ def main(x: R.Tensor((), "bool")):
         mlcc.build(mlcc.parse(text))
 
 
-def _built(body: Callable[..., Any]) -> mlcc.IRModule:
+def _vector_loop(body: Callable[..., Any]) -> mlcc.IRModule:
     """A loop over a counter, and a vector of a size that stands alone nowhere."""
     n = tir.Var("n", INT64)
     twice = relax.Var("z", relax.TensorStructInfo([construct.mul(n, construct.const(2, INT64))], FLOAT32))
@@ -177,13 +177,13 @@ def test_loops_built_in_python_run() -> None:
     def body(bb: relax.BlockBuilder, i: Any, z: Any, k: Any) -> Any:
         return op.add(i, relax.const(1, "int64")), bb.emit(op.multiply(z, relax.const(2.0, "float32"))), k
 
-    for run in everywhere(_built(body)):
+    for run in everywhere(_vector_loop(body)):
         made = run(np.zeros(3, "float32"), np.array(5), np.ones(6, "float32"))
         np.testing.assert_array_equal(made, np.full(6, 32, "float32"))
 
 
 def test_wrong_loops_are_refused() -> None:
     with pytest.raises(CompileError, match="returns 2 values, but the loop carries 3"):
-        _built(lambda bb, i, z, k: (i, z))
+        _vector_loop(lambda bb, i, z, k: (i, z))
     with pytest.raises(CompileError, match="after one iteration"):
-        _built(lambda bb, i, z, k: (op.astype(i, "int32"), z, k))
+        _vector_loop(lambda bb, i, z, k: (op.astype(i, "int32"), z, k))

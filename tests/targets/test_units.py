@@ -184,7 +184,7 @@ def test_another_kernel_is_all_that_is_compiled_again(tmp_path: Path, monkeypatc
     assert 1 <= len(new) < len(other.units) - 2
 
 
-class Heard(Listener):
+class CompileRecorder(Listener):
     """Adds up what is said of LLVM's work."""
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ class Heard(Listener):
 
 def test_units_report_what_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "0")
-    heard = Heard()
+    heard = CompileRecorder()
     with listening(heard):
         made = built()
     assert heard.kernels == {", ".join(unit.kernels) for unit in made.units}

@@ -53,7 +53,7 @@ def main(x: R.Tensor(({rows}, {depth}), "float32")) -> R.Tensor(({rows}, {column
     )
 
 
-def passed(module: IRModule, target: str, level: str = "O3") -> IRModule:
+def run_level(module: IRModule, target: str, level: str = "O3") -> IRModule:
     where = LlvmTarget.parse(target)
     return run_pipeline(Pipeline.parse(level), module, PassContext(where))
 
@@ -62,7 +62,7 @@ def kernels(module: IRModule) -> dict[str, tir.PrimFunc]:
     return {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
 
 
-def here(cpu: str, artifact: Any) -> bool:
+def runs_on_this_cpu(cpu: str, artifact: Any) -> bool:
     """Whether this machine runs a version."""
     (features,) = (v["features"] for v in artifact.manifest["target"]["versions"] if v["cpu"] == cpu)
     return {machine.word_of(f, "x86_64") for f in features} <= (machine.cpu_words() or set())
@@ -72,7 +72,7 @@ def here(cpu: str, artifact: Any) -> bool:
 
 
 def test_versions_are_functions_of_the_text() -> None:
-    made = passed(dense(), "llvm{triple=x86_64-linux-gnu}")
+    made = run_level(dense(), "llvm{triple=x86_64-linux-gnu}")
     (name,) = (n for n, f in kernels(made).items() if version_names(f))
     others = [kernels(made)[v] for v in version_names(made[name])]
     assert [cpu_of(f) for f in others] == ["x86-64-v3", "x86-64-v4"]
@@ -82,7 +82,7 @@ def test_versions_are_functions_of_the_text() -> None:
 
 
 def test_versions_share_their_weights() -> None:
-    made = passed(dense(), "llvm{triple=x86_64-linux-gnu}")
+    made = run_level(dense(), "llvm{triple=x86_64-linux-gnu}")
     (call,) = (b.value for b, _ in all_bindings(made["main"].body) if isinstance(b.value, relax.Call))
     constants = [a for a in call.args[1].fields if isinstance(a, relax.Constant)]
     assert len(constants) == 1
@@ -118,13 +118,13 @@ def test_products_of_bytes_have_one_version_more() -> None:
 def main(x: R.Tensor((64, 64), "int8"), w: R.Tensor((64, 64), "int8")) -> R.Tensor((64, 64), "int32"):
     return R.matmul(x, w, out_dtype="int32")
 """
-    made = passed(mlcc.parse(text), "llvm{triple=x86_64-linux-gnu}")
+    made = run_level(mlcc.parse(text), "llvm{triple=x86_64-linux-gnu}")
     assert {cpu_of(f) for f in kernels(made).values()} == {None, "x86-64-v3", "x86-64-v4", "cascadelake"}
 
 
 def test_what_takes_no_time_has_one() -> None:
     assert not any(
-        version_names(f) for f in kernels(passed(dense(1, WEIGHTS[:4]), "llvm{triple=x86_64-linux-gnu}")).values()
+        version_names(f) for f in kernels(run_level(dense(1, WEIGHTS[:4]), "llvm{triple=x86_64-linux-gnu}")).values()
     )
 
 
@@ -134,7 +134,7 @@ def test_checked_code_has_one() -> None:
 
 
 def test_a_text_that_names_a_version_that_is_not_there() -> None:
-    made = passed(dense(), "llvm{triple=x86_64-linux-gnu}")
+    made = run_level(dense(), "llvm{triple=x86_64-linux-gnu}")
     (name,) = (n for n, f in kernels(made).items() if version_names(f))
     made[name] = made[name].with_attr("mlcc.versions", ("missing",))
     with pytest.raises(CompileError, match="no version `missing`"):
@@ -162,7 +162,7 @@ def test_aarch64_asks_the_system() -> None:
 @pytest.mark.parametrize("cpu", [*LEVELS, ""])
 def test_every_version_computes_the_same(cpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = mlcc.build(dense(), target="llvm", opt_level=3)
-    if cpu and not here(cpu, made):
+    if cpu and not runs_on_this_cpu(cpu, made):
         pytest.skip(f"this machine does not run {cpu}")
     monkeypatch.setenv("MLCC_CPU", cpu)
     np.testing.assert_allclose(mlcc.load(made)["main"](X), EXPECTED, rtol=1e-5)
@@ -176,7 +176,7 @@ def test_odd_sizes_match_numpy_on_every_cpu(rows: int, columns: int, monkeypatch
     x = RNG.random((rows, 32), np.float32)
     made = mlcc.build(dense(rows, weights), target="llvm", pipeline="O3", opt_level=1)
     for cpu in [v["cpu"] for v in made.manifest["target"].get("versions", [])]:
-        if here(cpu, made):
+        if runs_on_this_cpu(cpu, made):
             monkeypatch.setenv("MLCC_CPU", cpu)
             np.testing.assert_allclose(mlcc.load(made)["main"](x), np.exp(-(x @ weights)), rtol=1e-5)
 
@@ -236,7 +236,7 @@ def test_a_version_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch)
 def test_a_version_that_this_machine_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = "diamondrapids" if "avx512_vp2intersect" not in (machine.cpu_words() or ()) else "bdver1"
     made = mlcc.build(dense(), target=f'llvm{{versions=["{wanted}"] features=["+avx512fp16"]}}', opt_level=3)
-    if here(wanted, made):
+    if runs_on_this_cpu(wanted, made):
         pytest.skip("this machine has it all")
     loaded = mlcc.load
     monkeypatch.setenv("MLCC_CPU", wanted)
@@ -400,7 +400,7 @@ def test_c_programs_choose_the_version(how: str, tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     x = (np.arange(33 * 24) % 7).astype(np.float32).reshape(33, 24) / 8
     wanted = np.exp(-(x @ WEIGHTS)).astype(np.float64).sum()
-    for cpu in [c for c in LEVELS if here(c, made)]:
+    for cpu in [c for c in LEVELS if runs_on_this_cpu(c, made)]:
         done = subprocess.run(
             ["./app"], cwd=tmp_path, env={**os.environ, "MLCC_CPU": cpu}, capture_output=True, text=True
         )

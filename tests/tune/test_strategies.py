@@ -17,15 +17,15 @@ from tests.tune.landscapes import best_found, matmul, seconds
 SEEDS = {64: (1, 2, 3), 256: (1,)}
 
 
-def found(strategy: object, trials: int) -> float:
+def mean_best(strategy: object, trials: int) -> float:
     return statistics.mean(best_found(strategy, trials, seed) for seed in SEEDS[trials])
 
 
 @pytest.mark.parametrize("trials", SEEDS)
 def test_evolution_beats_chance(trials: int) -> None:
-    chance = found("replay-trace", trials)
-    assert found("evolutionary", trials) < 0.85 * chance
-    assert found("local-descent", trials) < chance * 1.05
+    chance = mean_best("replay-trace", trials)
+    assert mean_best("evolutionary", trials) < 0.85 * chance
+    assert mean_best("local-descent", trials) < chance * 1.05
 
 
 def test_same_seed_gives_the_same_search() -> None:

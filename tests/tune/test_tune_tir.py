@@ -24,7 +24,7 @@ from tests.tune.landscapes import matmul
 TARGET = "llvm --num-cores=1"
 
 
-class Hashes:
+class HashRunner:
     """Says of each function a time that follows from its hash; counts what it is asked."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def tiles(sch):
 def test_best_schedule_is_stored(space: Any, tmp_path: Path) -> None:
     mod = matmul()
     database = ms.tune_tir(
-        mod=mod, target=TARGET, max_trials_global=8, num_trials_per_iter=8, space=space, runner=Hashes(),
+        mod=mod, target=TARGET, max_trials_global=8, num_trials_per_iter=8, space=space, runner=HashRunner(),
         work_dir=str(tmp_path), cost_model="random",
     )  # fmt: skip
     records = database.get_all_tuning_records()
@@ -74,7 +74,7 @@ def test_best_schedule_is_stored(space: Any, tmp_path: Path) -> None:
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
-    runner = Hashes()
+    runner = HashRunner()
     made = [
         ms.tune_tir(matmul(), TARGET, str(tmp_path), 16, runner=runner, database=ms.database.MemoryDatabase(), seed=3)
         for _ in range(2)
@@ -86,10 +86,10 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
 
 
 def test_what_another_machine_measured_is_not_in_the_database(tmp_path: Path) -> None:
-    class Elsewhere(Hashes):
+    class Elsewhere(HashRunner):
         device = "a machine far away"
 
-    class Twice(Hashes):
+    class Twice(HashRunner):
         def measure(self, *given: Any) -> list[Outcome]:
             return [replace(o, ratios=tuple(2 * r for r in o.ratios)) for o in super().measure(*given)]
 
@@ -138,12 +138,12 @@ def test_the_year_of_the_course(tmp_path: Path) -> None:
     """`tune_tir` of 2022 takes a config and returns a schedule."""
     sch = ms.tune_tir(
         mod=matmul(), target=TARGET, config=ms.TuneConfig(max_trials_global=4, num_trials_per_iter=4),
-        space=ms.space_generator.ScheduleFn(tiles), runner=Hashes(), work_dir=os.fspath(tmp_path), task_name="main",
+        space=ms.space_generator.ScheduleFn(tiles), runner=HashRunner(), work_dir=os.fspath(tmp_path), task_name="main",
     )  # fmt: skip
     assert isinstance(sch, mlcc.Schedule)
 
 
-class Seen(ms.MeasureCallback):  # type: ignore[misc, name-defined]
+class Recorder(ms.MeasureCallback):  # type: ignore[misc, name-defined]
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class Seen(ms.MeasureCallback):  # type: ignore[misc, name-defined]
 
 def test_objects_of_tvms_scripts_are_accepted(tmp_path: Path) -> None:
     """Builders, runners, schedulers and callbacks as scripts for TVM make them, measuring in earnest."""
-    seen = Seen()
+    seen = Recorder()
     database = ms.tune_tir(
         matmul(), TARGET, str(tmp_path), 8, space=tiles, cost_model="random",
         builder=ms.builder.LocalBuilder(max_workers=1, timeout_sec=60),
@@ -166,11 +166,11 @@ def test_objects_of_tvms_scripts_are_accepted(tmp_path: Path) -> None:
         measure_callbacks=[seen, ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
     )  # fmt: skip
     assert 0 < len(seen.seconds) == len(database) <= 8 and all(0 < s < 1 for s in seen.seconds)
-    silent = ms.tune_tir(matmul(), TARGET, None, 4, space=tiles, runner=Hashes(), measure_callbacks=[seen])
+    silent = ms.tune_tir(matmul(), TARGET, None, 4, space=tiles, runner=HashRunner(), measure_callbacks=[seen])
     assert len(silent) == 0, "no AddToDatabase"
 
 
-class Clock(ms.runner.PyRunner):  # type: ignore[misc, name-defined]
+class TimingRunner(ms.runner.PyRunner):  # type: ignore[misc, name-defined]
     """Runs what was built here and now, once."""
 
     def run(self, runner_inputs: Any) -> list[Any]:
@@ -195,7 +195,7 @@ class Clock(ms.runner.PyRunner):  # type: ignore[misc, name-defined]
 
 
 def test_a_runner_of_ones_own() -> None:
-    database = ms.tune_tir(matmul(), TARGET, None, 4, space=tiles, cost_model="random", runner=Clock())
+    database = ms.tune_tir(matmul(), TARGET, None, 4, space=tiles, cost_model="random", runner=TimingRunner())
     assert 0 < len(database) <= 4 and all(0 < r.seconds < 1 for r in database.get_all_tuning_records())
 
 
@@ -243,7 +243,7 @@ def test_graphs_are_tuned_kernel_by_kernel(tmp_path: Path) -> None:
     x, w, v = (random.random(s).astype("float32") for s in ((4, 32), (32, 48), (48, 8)))
     tasks = ms.extract_tasks(mod, TARGET, {"w": w})
     assert [t.weight for t in tasks] == [1, 1]
-    database = ms.tune_relax(mod, {"w": w}, TARGET, str(tmp_path), 16, runner=Hashes(), op_names=["matmul"])
+    database = ms.tune_relax(mod, {"w": w}, TARGET, str(tmp_path), 16, runner=HashRunner(), op_names=["matmul"])
     made = ms.compile_relax(database, mod, TARGET, {"w": w})
     np.testing.assert_allclose(mlcc.load(made)["main"](x, v), np.maximum(x @ w, 0) @ v, rtol=1e-4)
     scheduled = ms.relax_integration.apply_database(mod, TARGET, database, {"w": w}).module

@@ -45,7 +45,7 @@ def block(*body: tir.Stmt, values: tuple[tir.Expr, ...] = (I,), extent: int = 8)
     return tir.BlockRealize(values, tir.TRUE, tir.Block("b", (axis,), (), (whole,), body))
 
 
-def use(value: tir.Expr) -> tir.Evaluate:
+def evaluate(value: tir.Expr) -> tir.Evaluate:
     return tir.Evaluate(value)
 
 
@@ -85,7 +85,7 @@ BAD_EXPRESSIONS: dict[str, tuple[str, tir.Expr]] = {
 @pytest.mark.parametrize("name", BAD_EXPRESSIONS)
 def test_malformed_expressions_are_found(name: str) -> None:
     code, expr = BAD_EXPRESSIONS[name]
-    assert [d.code for d in verify(func(use(expr)))] == [code]
+    assert [d.code for d in verify(func(evaluate(expr)))] == [code]
 
 
 K = tir.Var("k", INT32)
@@ -98,7 +98,7 @@ BAD_STATEMENTS: dict[str, tuple[str, Callable[[], tir.PrimFunc]]] = {
     "one variable for two loops": ("E0333", lambda: func(loop(loop(store(ONE))))),
     "one variable for loops in turn": ("E0333", lambda: func(loop(store(ONE)), loop(store(ONE)))),
     "bound twice": ("E0333", lambda: func(tir.Bind(K, ZERO), tir.Bind(K, ZERO))),
-    "bound after its body": ("E0331", lambda: func(loop(tir.Bind(K, ZERO), use(K)), use(K))),
+    "bound after its body": ("E0331", lambda: func(loop(tir.Bind(K, ZERO), evaluate(K)), evaluate(K))),
     "bound to another dtype": ("E0337", lambda: func(tir.Bind(K, ONE))),
     "stored value of another dtype": ("E0338", lambda: func(store(ZERO, ZERO))),
     "stored with too few indices": ("E0339", lambda: func(store(ONE, ZERO, buffer=B))),
@@ -205,7 +205,7 @@ def test_branches_have_their_own_variables() -> None:
 
 
 def test_all_violations_are_listed() -> None:
-    bad = func(use(tir.Add(FLOAT32, ONE, ZERO)), store(ZERO, ZERO), tir.Break())
+    bad = func(evaluate(tir.Add(FLOAT32, ONE, ZERO)), store(ZERO, ZERO), tir.Break())
     assert [d.code for d in verify(bad)] == ["E0337", "E0338", "E0347"]
     with pytest.raises(CompileError) as caught:
         check(bad)
@@ -228,7 +228,7 @@ def test_shared_expressions_are_looked_at_once() -> None:
     for _ in range(40):
         value = tir.Add(FLOAT32, value, value)
     start = time.process_time()
-    assert not verify(func(use(value)))
+    assert not verify(func(evaluate(value)))
     assert time.process_time() - start < 1
 
 
@@ -236,4 +236,4 @@ def test_deep_expressions_are_verified() -> None:
     value: tir.Expr = F
     for _ in range(20_000):
         value = tir.Add(FLOAT32, value, F)
-    assert not verify(func(use(value)))
+    assert not verify(func(evaluate(value)))

@@ -31,7 +31,7 @@ def agree(mod: Any, exactly: bool = True) -> None:
     tree = Tree(func)
     assert tree.root is not None
     theirs_root = sch.get_sblock("root")
-    for block in below(tree, tree.root):
+    for block in blocks_below(tree, tree.root):
         realize = tree.realize(block)
         theirs = sch.get_sblock(block.name)
         flags = sch.state._get_cached_flags(sch.get_sref(theirs))
@@ -56,11 +56,11 @@ def agree(mod: Any, exactly: bool = True) -> None:
     assert names(output_blocks(tree, tree.root)) == outputs
 
 
-def below(tree: Tree, block: tir.Block) -> Iterator[tir.Block]:
+def blocks_below(tree: Tree, block: tir.Block) -> Iterator[tir.Block]:
     """`block` and the blocks in it, without those in inits, which TVM's state does not know."""
     yield block
     for realize in tree.child_realizes(block):
-        yield from below(tree, realize.block)
+        yield from blocks_below(tree, realize.block)
 
 
 def names(blocks: list[tir.Block]) -> list[str]:

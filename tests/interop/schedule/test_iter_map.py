@@ -17,7 +17,7 @@ from tests.interop.schedule.iter_cases import LEVELS, Case, digits, refuted, sch
 sym = tvm.sym.iter_affine_map
 
 
-def detected(case: Case, level: str, trivial: bool) -> tuple[str, str]:
+def both_results(case: Case, level: str, trivial: bool) -> tuple[str, str]:
     """What mlcc and TVM make of a case."""
     mine = detect_iter_map(
         [case.mine(b) for b in case.bindings],
@@ -67,7 +67,7 @@ def simplified(case: Case, level: str, trivial: bool) -> tuple[str, str]:
     return ("", "") if one != two and refuted(case, two, None) else ("; ".join(one), "; ".join(two))
 
 
-@pytest.mark.parametrize("compared", [detected, simplified])
+@pytest.mark.parametrize("compared", [both_results, simplified])
 @pytest.mark.parametrize("cases", [scheduled, digits])
 def test_random_maps_agree(
     cases: Callable[[int], Case], compared: Callable[[Case, str, bool], tuple[str, str]], all_cases: bool

@@ -14,7 +14,7 @@ from tests.interop.schedule.iter_cases import LEVELS, Case, scheduled, spelled  
 sym = tvm.sym.iter_affine_map
 
 
-def divided(case: Case, inner: list[str], level: str) -> tuple[str, str]:
+def both_results(case: Case, inner: list[str], level: str) -> tuple[str, str]:
     """What mlcc and TVM make of a case, with the loops `inner` inside."""
     mine = subspace_divide(
         [case.mine(b) for b in case.bindings], case.my_iters, [case.mine(v) for v in inner], case.mine(case.predicate),
@@ -43,7 +43,7 @@ def test_random_divisions_agree(all_cases: bool) -> None:
         case = scheduled(seed)
         loops = list(case.loops)
         inner = loops[random.Random(seed).randint(0, len(loops)) :]
-        one, two = divided(case, inner, LEVELS[seed % 3])
+        one, two = both_results(case, inner, LEVELS[seed % 3])
         found += bool(two)
         if one != two:
             different.append(f"{seed} {LEVELS[seed % 3]} {inner} {case}:\n  {one}\n  {two}")

@@ -92,7 +92,7 @@ def main(A: T.Buffer((100, 64), "float32"), B: T.Buffer((64, 128), "float32"), C
 """
 
 
-def twin(extra: int) -> tir.PrimFunc:
+def matmul_with_extra_work(extra: int) -> tir.PrimFunc:
     """A @ B of 100 rows, of which the first `extra` are computed twice."""
     sch = Schedule(parse(TWIN.replace("EXTRA", str(extra))))
     for name in ("X", "Y"):
@@ -109,7 +109,7 @@ def twin(extra: int) -> tir.PrimFunc:
 def test_slightly_slower_kernels_are_found(pytestconfig: pytest.Config, extra: int) -> None:
     """A kernel that does 3 or 10 percent more, against itself that does not; `--all-cases` asks 200 times."""
     campaigns = 200 if pytestconfig.getoption("--all-cases") else 2
-    usual, slower = twin(0), twin(extra)
+    usual, slower = matmul_with_extra_work(0), matmul_with_extra_work(extra)
     task = Task("0" * 32, ("main",), func_of(parse(TWIN.replace("EXTRA", "0"))), NATIVE)
     with LocalRunner() as runner:
         found = [runner.measure(task, usual, [slower], FINAL)[0] for _ in range(campaigns)]
