@@ -93,7 +93,7 @@ class ObjectFile(NamedTuple):
 def damaged(reason: str) -> LoadError:
     """Return the error for a file that is not a valid artifact."""
     return LoadError(
-        error("E0851", f"not a sound artifact: {reason}", help="compile it again; the file may be cut off or damaged")
+        error("E0851", f"not a valid artifact: {reason}", help="compile it again; the file may be truncated or damaged")
     )
 
 

@@ -315,4 +315,4 @@ def _segment(data: bytes, segments: Segment, align: int, previous_end: list[Segm
 
 def _unexpected(reason: str) -> LoadError:
     help = "load what `mlcc compile --emit shared` wrote, as it was written; a library linked by hand is for C programs"
-    return LoadError(error("E0851", f"not a sound artifact: {reason}", help=help))
+    return LoadError(error("E0851", f"not a valid artifact: {reason}", help=help))

@@ -1,1 +1,1 @@
-"""The cache of compiled objects: a private folder of bounded size, and what is kept there."""
+"""The cache of compiled objects: a private folder of bounded size, and the objects in it."""

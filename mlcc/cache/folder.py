@@ -23,10 +23,10 @@ Buffer = bytes | bytearray | memoryview
 
 SWITCH, PLACE, SIZE = "MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE"
 SUFFIX = ".kept"
-_MAGIC = b"mlcc 1 "  # and the hash of the rest, and a line's end
+_MAGIC = b"mlcc 1 "  # followed by the hash of the content and a newline
 _HEADER_SIZE = len(_MAGIC) + 64 + 1
-_ENTRY = re.compile(r"[0-9a-f]{64}\.kept")  # what else lies in the folder is not ours
-_STALE_SECONDS = 3600.0  # seconds after which a file that was never moved into place is rubbish
+_ENTRY = re.compile(r"[0-9a-f]{64}\.kept")  # other files in the folder are ignored
+_STALE_SECONDS = 3600.0  # age at which a temporary file is considered abandoned
 
 
 class Stat(NamedTuple):
@@ -55,7 +55,7 @@ class Store:
                 header, content = file.read(_HEADER_SIZE), file.read()
             if header != _header((content,)):
                 return None
-            os.utime(path)  # used now: it goes last
+            os.utime(path)  # marks it as most recently used
         except OSError:
             return None
         return content
@@ -103,7 +103,7 @@ class Store:
         return os.path.join(self.folder, key + SUFFIX)
 
     def _files(self) -> list[tuple[float, int, str]]:
-        """(time of last use, size, path) of every entry."""
+        """Return (time of last use, size, path) of every entry."""
         files = []
         for entry in self._entries():
             if _ENTRY.fullmatch(entry.name):
@@ -140,7 +140,7 @@ class Store:
 
 
 def store() -> Store | None:
-    """The cache of compiled programs; None if it is switched off, or has no safe place."""
+    """Return the cache of compiled programs; None if it is disabled or has no private folder."""
     if os.environ.get(SWITCH, "").lower() in ("0", "off", "no", "false"):
         return None
     folder = private_folder(os.environ.get(PLACE) or None, "compiled")

@@ -1,7 +1,7 @@
-"""Objects compiled from text files, kept in the cache: a second compilation reads one file.
+"""The cache of objects compiled from text files: a repeated compilation only reads one file.
 
-An entry stands for the text, the options, the machine if the target is this one, and the compiler itself. It says which
-other files the compilation read (weights, scripts, rules), with their hashes: one that changed makes it a miss.
+The key of an entry covers the text, the options, the machine if the target is native, and the compiler itself. An entry
+lists other files that the compilation read (weights, scripts, rules), with their hashes: a changed file is a miss.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mlcc.files import note_known_reads, read_bytes, recorded_reads
 
 _FORMAT = 1
 _CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
-# variables that no result follows from
+# environment variables that do not affect results
 _IRRELEVANT_VARIABLES = (SWITCH, PLACE, SIZE, "MLCC_JOBS", "MLCC_CPU")
 _FOLDERS = ("mlcc", "grammar", "passes", "targets", "runtime")
 

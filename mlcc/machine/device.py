@@ -1,4 +1,4 @@
-"""Device keys: they identify the machine of a measurement by its parts. Machines of one model have the same key."""
+"""Device keys, which identify the machine of a measurement by its components. Machines of one model share a key."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gpu_runs(key: str, target: CudaTarget) -> bool:
 
 
 def measured_on(target: Target) -> str:
-    """The device key; what says "by analysis" for a GPU target whose code nothing here runs."""
+    """Return the device key, or "by analysis" for a GPU target whose code no GPU of this machine runs."""
     try:
         key = device_key(target)
     except MachineError:
@@ -54,7 +54,7 @@ def _cpu_key() -> str:
 
 
 def _model() -> str:
-    """The CPU's name for itself."""
+    """Return the model name of the CPU."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             for line in file:

@@ -1,7 +1,7 @@
-"""NVIDIA's architectures that kernels are made for: the PTX ISA that each needs, the drivers that load it.
+"""Supported NVIDIA architectures: the PTX ISA that each needs, and the drivers that load it.
 
-LLVM reports what it cannot do by ending the process, so only what is listed reaches it: each of these was emitted with
-the PTX ISA that LLVM takes by default, the lowest one for the architecture, and assembled by ptxas 13.0.
+LLVM aborts the process for unsupported architectures, so only listed ones are passed to it. Each was tested with LLVM's
+default PTX ISA, the lowest one for the architecture, and assembled by ptxas 13.0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ISA: dict[str, tuple[int, int]] = {
     "sm_120f": (8, 8), "sm_121": (8, 8), "sm_121a": (8, 8), "sm_121f": (8, 8),
 }  # fmt: skip
 
-# PTX ISA -> the CUDA release that brought it, and the least Linux driver of that release (release notes, table 3)
+# PTX ISA -> first CUDA release, and the oldest Linux driver of that release (release notes, table 3)
 DRIVERS: dict[tuple[int, int], tuple[str, str]] = {
     (6, 3): ("10.0", "410.48"), (7, 0): ("11.0", "450.36.06"), (7, 1): ("11.1", "455.23"),
     (7, 4): ("11.4", "470.42.01"), (7, 8): ("11.8", "520.61.05"), (8, 0): ("12.0", "525.60.13"),
@@ -31,7 +31,7 @@ DRIVERS: dict[tuple[int, int], tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Arch:
-    """An architecture by its name. `variant` is empty, `a` (features of this very chip) or `f` (of its family)."""
+    """An architecture. `variant` is empty, `a` (architecture-specific features) or `f` (family-specific ones)."""
 
     name: str
     capability: tuple[int, int]
@@ -40,21 +40,21 @@ class Arch:
 
     @staticmethod
     def of(name: str) -> Arch:
-        """The architecture of that name. Raises CompileError (E0731) for one that is not listed."""
+        """Return the architecture of a name. Raises CompileError (E0731) for one that is not listed."""
         isa = ISA.get(name)
         if isa is None:
-            raise CompileError(error("E0731", f"no code is generated for `{name}`", help=_suggestion(name)))
+            raise CompileError(error("E0731", f"unsupported GPU architecture `{name}`", help=_suggestion(name)))
         number = name[3:].rstrip("af")
         return Arch(name, (int(number[:-1]), int(number[-1])), name[3 + len(number) :], isa)
 
     @property
     def driver(self) -> tuple[str, str]:
-        """The CUDA version that a driver has to support to load the code, and the first driver that does."""
+        """Return the CUDA version that a driver must support to load the code, and the first such driver."""
         return DRIVERS[self.isa]
 
     @property
     def runs_on(self) -> str:
-        """The rule for compute capabilities, in words."""
+        """Describe the compute capabilities that run the code."""
         major, minor = self.capability
         if self.variant == "a":
             return f"compute capability {major}.{minor} only"
@@ -72,18 +72,20 @@ class Arch:
 
     @property
     def number(self) -> int:
-        """80 for sm_80, 120 for sm_120a."""
+        """Return the number of the architecture: 80 for sm_80, 120 for sm_120a."""
         return self.capability[0] * 10 + self.capability[1]
 
     @property
     def abilities(self) -> frozenset[str]:
-        """The features that code generation queries: `bf16`: conversions between bfloat16 and float32."""
+        """Return the features that code generation queries. `bf16`: conversions between bfloat16 and float32."""
         return frozenset({"bf16"}) if self.number >= 80 else frozenset()
 
 
 def best_for(capability: tuple[int, int]) -> str:
-    """The listed architecture whose code a device runs best: its own with all that no other has, else the greatest one
-    that is not above it (the least one for a device that is below all)."""
+    """Return the best listed architecture for a device: its own variant `a`, else the greatest one not above it.
+
+    For a device below all listed architectures it is the smallest one.
+    """
     number = capability[0] * 10 + capability[1]
     exact = f"sm_{number}a"
     return exact if exact in ISA else _greatest_at_most(number)
@@ -95,5 +97,5 @@ def _greatest_at_most(number: int) -> str:
 
 
 def _suggestion(name: str) -> str:
-    """The listed architectures; first the greatest one that is not above, whose code runs there if it exists."""
+    """Return a hint with the greatest architecture that is not above the name, and all listed ones."""
     return f"did you mean `{_greatest_at_most(int(name[3:].rstrip('af')))}`? Known are {', '.join(ISA)}"

@@ -1,9 +1,9 @@
 """Targets of code generation: `llvm`, `llvm{cpu=native}`, `llvm{triple=aarch64-linux-gnu}`, `cuda{arch=sm_90}`.
 
-A machine may also be named by TVM's tag, such as `nvidia/geforce-rtx-3090`.
+TVM's tags, such as `nvidia/geforce-rtx-3090`, are accepted, too.
 
-A target is its kind and typed options: a subclass of `Target` for each kind. The code generation of a kind is in its
-`mlcc.backends.Backend`, facts about this machine in `mlcc.machine.host`.
+Each kind of target is a subclass of `Target` with typed options. Its code generation is in its `mlcc.backends.Backend`,
+facts about this machine are in `mlcc.machine.host`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mlcc.options.text import Item, Option, format_item, format_value, parse_one
 from mlcc.options.typed import Codes, given_fields, kebab, typed_fields
 
 NATIVE = "native"
-ENTRY_POINTS = "mlcc.targets"  # of packages that bring backends
+ENTRY_POINTS = "mlcc.targets"  # of packages that provide backends
 _CODES = Codes(unknown="E0792", value="E0793", missing="E0793")
 _TVM_WITHOUT_MEANING = {
     "keys",
@@ -45,19 +45,19 @@ class Target:
     """A machine to generate code for. Compares by value; `str()` prints what `Target.parse` reads.
 
     A subclass has a kind as the default of `kind`, and the options of that kind as further fields;
-    `Target("cuda", arch="sm_90")` is a `CudaTarget`. `check_indices`: indices in the data that lie outside are errors,
-    where they would else read and write any memory.
+    `Target("cuda", arch="sm_90")` is a `CudaTarget`. `check_indices`: out-of-bounds indices in the data are errors;
+    without the checks they would access arbitrary memory.
     """
 
     kind: str = "llvm"
     check_indices: bool = True
-    tvm_names: ClassVar[Mapping[str, str]] = {}  # options by TVM's names, where those differ
+    tvm_names: ClassVar[Mapping[str, str]] = {}  # options whose name in TVM differs
 
     def __new__(cls, kind: str | None = None, **options: Any) -> Target:
         if cls is Target:
             return object.__new__(_class_of("llvm" if kind is None else kind))
         if kind not in (None, cls.kind):
-            raise CompileError(error("E0794", f"`{kind}` is another kind of target than {cls.kind}"))
+            raise CompileError(error("E0794", f"`{kind}` is not a target of kind {cls.kind}"))
         return object.__new__(cls)
 
     if TYPE_CHECKING:  # the options are those of the kind
@@ -66,11 +66,13 @@ class Target:
 
     @classmethod
     def parse(cls, text: str | Target) -> Self:
-        """The target of a text, or the one given. Raises CompileError (E0790 to E0793) for a text that names no known
-        target, E0794 for one of another kind than this class is for."""
+        """Parse a target, or return the given one.
+
+        Raises CompileError E0790 to E0793 for an invalid text, E0794 for a target of another kind than this class.
+        """
         target = text if isinstance(text, Target) else _parse(text)
         if not isinstance(target, cls):
-            raise CompileError(error("E0794", f"`{target}` is a target of another kind than {cls.kind}"))
+            raise CompileError(error("E0794", f"`{target}` is not a target of kind {cls.kind}"))
         return target
 
     def __str__(self) -> str:
@@ -80,28 +82,28 @@ class Target:
         return f"<Target {self}>"
 
     def resolved(self) -> Self:
-        """With the defaults that depend on the machine written out.
+        """Return the target with all defaults that depend on the machine resolved.
 
-        Raises MachineError (E0860) for a native GPU where none can be used.
+        Raises MachineError (E0860) for a native GPU if there is none.
         """
         return self
 
     def wrong(self) -> Iterator[tuple[str, str]]:
-        """The options whose values make no sense, each with what was expected."""
+        """Yield (option, expected value) for each invalid option."""
         return iter(())
 
 
 @dataclass(frozen=True, repr=False)
 class LlvmTarget(Target):
-    """A CPU. An empty `triple` is this machine's, an empty `cpu` the baseline of the triple, `native` this very CPU;
-    `features` are LLVM's, each with its sign (`+avx2`). `num_cores` 0: as many as the machine has at run time.
+    """A CPU. An empty `triple` is this machine's, an empty `cpu` the baseline of the triple, `native` this machine's
+    CPU; `features` are LLVM's, each with its sign (`+avx2`). `num_cores` 0: the number of cores at run time.
 
-    Cache sizes in bytes (`l1`, `l2`, `l3`) and the width of vectors in bits are what schedules are chosen for; 0 is
-    what is known of the CPU (`mlcc.machine.cpu_tables`). `fast_math`: floating-point arithmetic may be regrouped, and
-    signs of zeros lost; NaN and infinities still count.
+    Schedules are chosen for the cache sizes in bytes (`l1`, `l2`, `l3`) and the vector width in bits; 0 takes the value
+    known for the CPU (`mlcc.machine.cpu_tables`). `fast_math`: floating-point arithmetic may be reassociated and lose
+    the sign of zeros; NaN and infinities are respected.
 
-    `versions` are further CPUs that kernels get versions for, the best last; the object picks one when it is first
-    called. Where no machine is described, only an architecture, there are usual ones (`version_cpus`).
+    `versions` are further CPUs that kernels have versions for, the best last; the object selects one at its first call.
+    A target that only names an architecture has default versions (`version_cpus`).
     """
 
     kind: str = "llvm"
@@ -123,7 +125,7 @@ class LlvmTarget(Target):
         return self.cpu == NATIVE
 
     def resolved(self) -> Self:
-        """With triple, CPU and features written out: `native` and the empty defaults become names that LLVM knows."""
+        """Resolve triple, CPU and features: `native` and empty defaults become LLVM's names."""
         from mlcc.machine import host
 
         triple = self.triple or host.triple()
@@ -134,24 +136,24 @@ class LlvmTarget(Target):
 
     @property
     def arch(self) -> str:
-        """The architecture of the triple."""
+        """Return the architecture of the triple."""
         from mlcc.machine import host
 
         return (self.triple or host.triple()).partition("-")[0]
 
     @property
     def version_cpus(self) -> tuple[str, ...]:
-        """The CPUs, beside the one that code is for anyway, that kernels have versions for."""
+        """Return the CPUs that kernels have versions for, in addition to the target's own."""
         from mlcc.machine import host
 
         if self.versions or self.cpu or self.features or self.vector_width:
             return self.versions
         if self.arch == "x86_64" and host.triple().partition("-")[0] != "x86_64":
-            return ()  # the instruction that asks the CPU takes LLVM's assembler, of which there is only this machine's
+            return ()  # querying the CPU needs LLVM's assembler, which is only available for this machine
         return _DEFAULT_VERSIONS.get(self.arch, ())
 
     def for_version(self, cpu: str) -> Self:
-        """The target of the version of a kernel for a CPU."""
+        """Return the target for a kernel's version for a CPU."""
         return replace(self, cpu=cpu, versions=())
 
     def wrong(self) -> Iterator[tuple[str, str]]:
@@ -162,25 +164,25 @@ class LlvmTarget(Target):
             yield "vector_width", "a power of two from 64 to 2048 bits expected, or 0 for the CPU's own"
         for feature in self.features:
             if not re.fullmatch(r"[+-][\w.-]+", feature):
-                yield "features", f"features stand with their sign, as `+{feature.lstrip('+-') or 'avx2'}`"
+                yield "features", f"a feature with its sign expected, as `+{feature.lstrip('+-') or 'avx2'}`"
         yield from self._invalid_versions()
 
     def _invalid_versions(self) -> Iterator[tuple[str, str]]:
-        """Each version is for a CPU that does more than those before it, and than the one that all code is for."""
+        """Check that each version has features that the target and earlier versions lack."""
         from mlcc.machine.cpu import features_of
 
         full = self.resolved() if self.versions else self
         previous = [(full.cpu, features_of(full.triple, full.cpu, full.features))] if self.versions else []
         for cpu in self.versions:
             if cpu not in CPUS.get(self.arch, ()):
-                yield "versions", f"CPUs of {self.arch} expected, and `{cpu}` is none"
+                yield "versions", f"CPUs of {self.arch} expected; `{cpu}` is not one"
                 return
             features = features_of(full.triple, cpu, full.features)
             for previous_cpu, previous_features in previous:
                 if features <= previous_features:
                     yield (
                         "versions",
-                        f"`{cpu}` does nothing that `{previous_cpu}` before it does not do: the best stands last",
+                        f"`{cpu}` has no features beyond `{previous_cpu}` before it: list the best CPU last",
                     )
                     return
             previous.append((cpu, features))
@@ -188,11 +190,11 @@ class LlvmTarget(Target):
 
 @dataclass(frozen=True, repr=False)
 class CudaTarget(Target):
-    """A GPU of NVIDIA's. `arch` is the compute capability, `native` that of the GPU here.
+    """An NVIDIA GPU. `arch` is the compute capability; `native` is that of this machine's GPU.
 
-    The number of multiprocessors, the threads, bytes of shared memory and registers that a block may have, and the
-    bytes of the second-level cache are what schedules are chosen for; 0 is what is known of the architecture
-    (`mlcc.machine.gpu_tables`). `fast_math`: approximate divisions, roots and elementary functions.
+    Schedules are chosen for the number of multiprocessors, the limits of a block (threads, bytes of shared memory,
+    registers) and the bytes of the L2 cache; 0 takes the value known for the architecture (`mlcc.machine.gpu_tables`).
+    `fast_math`: approximate divisions, roots and elementary functions.
     """
 
     kind: str = "cuda"
@@ -224,11 +226,11 @@ class CudaTarget(Target):
                 yield name, "a number expected, or 0 for what is known of the architecture"
         yield from _invalid_sizes(self, "l2")
         if not re.fullmatch(rf"(sm_\d{{2,3}}[af]?|{NATIVE})?", self.arch):
-            yield "arch", "a compute capability such as sm_90 expected, or native for the GPU here"
+            yield "arch", "a compute capability such as sm_90 expected, or native for this machine's GPU"
 
 
-# CPUs that code for any machine of an architecture has versions for: vectors of 32 and of 64 bytes, masks, and for
-# products of bytes the instructions that add them up; fewer would lose a third of the speed on some machines
+# default versions of code for any machine of an architecture: vectors of 32 and of 64 bytes, masks, and dot products of
+# bytes; with fewer versions, some machines would lose a third of their speed
 _DEFAULT_VERSIONS = {
     "x86_64": ("x86-64-v3", "x86-64-v4", "cascadelake"),
     "aarch64": ("neoverse-n1", "neoverse-v1"),
@@ -252,25 +254,25 @@ def baseline_cpu(triple: str) -> str:
 
 
 def _class_of(kind: str, span: Span | None = None) -> type[Target]:
-    """The class of a kind, one that an installed package brings included. Raises CompileError E0791."""
+    """Return the class of a kind, including those of installed packages. Raises CompileError E0791."""
     if kind not in KINDS:
         _register_installed(kind, span)
     cls = KINDS.get(kind)
     if cls is None:
         help = did_you_mean(kind, KINDS) or f"the targets are {', '.join(f'`{k}`' for k in KINDS)}"
-        raise CompileError(error("E0791", f"no target `{kind}`", span, help=help))
+        raise CompileError(error("E0791", f"unknown target `{kind}`", span, help=help))
     return cls
 
 
 def _register_installed(kind: str, span: Span | None) -> None:
-    """Register the backend of that kind that an installed package names as an entry point, if one does."""
+    """Register a backend of this kind from the entry points of installed packages, if there is one."""
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=ENTRY_POINTS, name=kind):
         try:
             entry.load().register()
         except Exception as exc:
-            message = f"the target `{kind}` is named by a package whose `{entry.value}` cannot be loaded: {exc}"
+            message = f"the backend `{entry.value}` of target `{kind}` cannot be loaded: {exc}"
             raise CompileError(error("E0791", message, span)) from exc
 
 
@@ -287,13 +289,13 @@ def _parse(text: str) -> Target:
 
 
 def _expand_tag(name: str) -> str:
-    """The text of the target that a tag stands for. Raises CompileError E0791."""
+    """Return the target text of a tag. Raises CompileError E0791."""
     from mlcc.machine.tags import TAGS
 
     if name not in TAGS:
         span = Span(Source("TARGET", name), 0, len(name))
         help = did_you_mean(name, TAGS) or "known are GPUs (`nvidia/geforce-rtx-3090`) and CPUs (`aws/cpu/c5.large`)"
-        raise CompileError(error("E0791", f"no machine is known as `{name}`", span, help=help))
+        raise CompileError(error("E0791", f"unknown machine tag `{name}`", span, help=help))
     return TAGS[name]
 
 
@@ -314,14 +316,14 @@ def _from_item(item: Item) -> Target:
 
 
 def _as_list(option: Option) -> Option:
-    """`features=+avx2` and TVM's comma-separated features are lists."""
+    """Convert a list option that is given as one word, such as TVM's comma-separated features."""
     if not isinstance(option.value, str):
         return option
     return replace(option, value=[f for f in option.value.split(",") if f], raw=None)
 
 
 def _invalid_words(target: Target, options: Mapping[str, Option]) -> Iterator[Option]:
-    """The options whose words have characters that no name of a machine has."""
+    """Yield options with characters that are not allowed in names of machines."""
     for name, option in options.items():
         value = getattr(target, name)
         if isinstance(value, str) and not _WORD.match(value):
@@ -336,7 +338,7 @@ def _invalid_option(option: Option, text: str) -> Diagnostic:
 
 
 def _from_flags(text: str) -> Item:
-    """`kind -name=value -name value --name=value`."""
+    """Parse TVM's flags: `kind -name=value -name value --name=value`."""
     source = Source("TARGET", text)
     span = Span(source, 0, len(text))
     try:
@@ -361,7 +363,7 @@ def _from_flags(text: str) -> Item:
 
 
 def _from_json(text: str) -> Item:
-    """`{"kind": "llvm", "mcpu": "skylake"}`, as TVM prints a target's configuration."""
+    """Parse TVM's JSON: `{"kind": "llvm", "mcpu": "skylake"}`."""
     source = Source("TARGET", text)
     try:
         config = json.loads(text)
@@ -376,7 +378,7 @@ def _from_json(text: str) -> Item:
 
 
 def _item(source: Source, kind: str, pairs: list[tuple[str, str]]) -> Item:
-    """The item that TVM's names and values stand for; attributes that change no code here are dropped."""
+    """Convert TVM's names and values to an item; attributes without an effect on code are dropped."""
     options = []
     whole = Span(source, 0, len(source.text))
     names = _class_of(kind, whole).tvm_names

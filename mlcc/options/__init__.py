@@ -1,1 +1,1 @@
-"""Options in braces, `name{key=value}`, as passes and targets have them: reading and printing, and types."""
+"""Options of passes and targets, `name{key=value}`: parsing, printing and types."""

@@ -44,7 +44,7 @@ class Item:
 
 
 def parse_list(text: str, source_name: str, code: str) -> tuple[Item, ...]:
-    """All items of a comma-separated list; an empty text is an empty list. Raises CompileError with `code`."""
+    """Parse a comma-separated list of items, which may be empty. Raises CompileError with `code`."""
     reader = _Reader(Source(source_name, text), code)
     items = []
     reader.blanks()
@@ -63,7 +63,7 @@ def parse_list(text: str, source_name: str, code: str) -> tuple[Item, ...]:
 
 
 def parse_one(text: str, source_name: str, code: str) -> Item:
-    """Exactly one item. Raises CompileError with `code`."""
+    """Parse exactly one item. Raises CompileError with `code`."""
     reader = _Reader(Source(source_name, text), code)
     reader.blanks()
     item = reader.item()
@@ -74,14 +74,14 @@ def parse_one(text: str, source_name: str, code: str) -> Item:
 
 
 def format_item(name: str, options: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> str:
-    """The text of one item; `parse_one` reads it back."""
+    """Print an item, for `parse_one`."""
     pairs = options.items() if isinstance(options, Mapping) else options
     inner = " ".join(f"{key}={format_value(value)}" for key, value in pairs)
     return f"{name}{{{inner}}}" if inner else name
 
 
 def format_value(value: Any) -> str:
-    """A value as `parse_list` reads it back: bare where that is unambiguous."""
+    """Print a value for `parse_list`, as a bare word if that is unambiguous."""
     if isinstance(value, str):
         bare = _BARE.fullmatch(value) and isinstance(_word(value), str)
         return value if bare else json.dumps(value, ensure_ascii=False)
@@ -99,7 +99,7 @@ def _plain(value: Any) -> Any:
 
 
 def _word(text: str) -> Any:
-    """A bare word as a value: true, false, null, a number, or itself."""
+    """Return the value of a bare word: true, false, null, a number, or itself."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.match(text):
@@ -110,7 +110,7 @@ def _word(text: str) -> Any:
 
 
 class _Reader:
-    """A cursor over the text; every failure says where and what was expected."""
+    """A recursive-descent parser of items; errors have a span and the expected token."""
 
     def __init__(self, source: Source, code: str) -> None:
         self.source = source
@@ -182,7 +182,7 @@ class _Reader:
             return self.json(), None
         match = _BARE.match(self.text, self.at)
         if match is None:
-            help = "a string with spaces stands in double quotes" if first == "'" else None
+            help = "put a string with spaces in double quotes" if first == "'" else None
             self.fail(f"option `{name}` has no value after `=`", self.at, help=help)
         self.at = match.end()
         return _word(match.group()), match.group()
@@ -201,7 +201,7 @@ class _Reader:
 
 
 class _DuplicateKey(Exception):
-    """A key of a JSON map that comes up again."""
+    """A duplicate key of a JSON map."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

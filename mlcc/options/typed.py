@@ -24,7 +24,7 @@ class Codes:
 
 
 def typed_fields(item: Item, cls: type, codes: Codes, what: str, only: Collection[str] | None = None) -> dict[str, Any]:
-    """Keyword arguments for `cls` from the options of `item`. Raises CompileError listing every wrong option.
+    """Convert the options of `item` to keyword arguments for `cls`. Raises CompileError listing all invalid options.
 
     Fields may be bool, int, float, str, `Literal`, `tuple[T, ...]`, `Mapping[str, T]` and any of these `| None`. `only`
     names the fields that are options, if not all are; `what` names the owner in messages, as in "pass".
@@ -57,7 +57,7 @@ _hints = functools.cache(typing.get_type_hints)
 
 
 def given_fields(value: Any) -> list[tuple[str, Any]]:
-    """The options of a dataclass value that differ from their defaults, as (kebab-case name, value)."""
+    """Return the options of a dataclass value that differ from their defaults, as (kebab-case name, value)."""
     pairs = []
     for field in dataclasses.fields(value):
         if not field.init:
@@ -74,7 +74,7 @@ def kebab(name: str) -> str:
 
 
 def describe_type(hint: Any) -> str:
-    """A type in words, as messages and helps say it."""
+    """Describe a type for messages and help texts."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         return " or ".join(format_value(a) for a in args)
@@ -96,13 +96,13 @@ def _is_map(origin: Any) -> bool:
 
 
 class _Mismatch(Exception):
-    """A value of the wrong type; the text is the expected one."""
+    """A value of the wrong type; the message is the expected type."""
 
 
 def convert(option: Option, hint: Any) -> Any:
-    """The value of an option as `hint` wants it. Raises _Mismatch."""
+    """Convert the value of an option to the type `hint`. Raises _Mismatch."""
     if hint is str and option.raw is not None:
-        return option.raw  # a word that looks like a number or like `true` is still a word here
+        return option.raw  # a word that looks like a number or `true` is still a string here
     return _convert(option.value, hint, hint)
 
 
@@ -126,7 +126,7 @@ def _convert(value: Any, hint: Any, whole: Any) -> Any:
         if isinstance(value, list):
             return tuple(_convert(v, args[0], whole) for v in value)
         if not isinstance(value, Mapping):
-            return (_convert(value, args[0], whole),)  # one value stands for a list of it
+            return (_convert(value, args[0], whole),)  # a single value is a list of one
     elif _is_map(origin):
         if isinstance(value, Mapping):
             return {k: _convert(v, args[1], whole) for k, v in value.items()}

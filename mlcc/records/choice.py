@@ -1,4 +1,4 @@
-"""The choice of a database record to schedule a function by, or the reason why there is none."""
+"""Choose the database record to schedule a function by, or give the reason why there is none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Choice:
-    """The `record` to apply; else `why` there is none, and whether there are records that `differ` in their setting."""
+    """The `record` to apply; else the reason why there is none, and whether there are records of other settings."""
 
     record: Record | None
     why: str = ""
@@ -25,9 +25,9 @@ class Choice:
 
 
 def choose(database: Database, workload: str, setting: Setting, min_gain: float = MIN_GAIN) -> Choice:
-    """The best record of a workload under a setting, if it is certain to gain as much as `min_gain`.
+    """Choose the best record of a workload under a setting, if its gain is certain to be at least `min_gain`.
 
-    Where kernels are scored by analysis, because no GPU is here, what any GPU measured of the workload counts instead.
+    If kernels are scored by analysis, because there is no GPU, measurements on any GPU are used instead.
     """
     finals = database.finals(workload)
     settings = _measured(database, workload, setting) or {setting}
@@ -44,7 +44,7 @@ def choose(database: Database, workload: str, setting: Setting, min_gain: float 
 
 
 def _measured(database: Database, workload: str, setting: Setting) -> set[Setting]:
-    """Instead of a setting without a device those of the GPUs that measured the workload."""
+    """Return the settings of GPUs that measured the workload, in place of a setting without a device."""
     if setting.device != ANALYSIS:
         return set()
     settings = {record.setting for record in database.records(workload)}

@@ -1,4 +1,4 @@
-"""The database of a tuner: one SQLite file that several processes may write at once and that a crash does not harm.
+"""The database of a tuner: one SQLite file, safe for concurrent writers and crashes.
 
 Rows are only ever added, each in a transaction of its own (write-ahead log, `synchronous=FULL`); of two writers who
 measured the same, the first is kept. So what follows from the records is the same for all who read them.
@@ -73,7 +73,7 @@ class Database:
             self._connection.close()
 
     def _prepare(self, reads_only: bool) -> None:
-        # the tables first: another process may create them now, together with the marks that are read next
+        # read the tables first: another process may create them now, together with the pragmas that are read next
         empty = not self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         application, schema = (
             self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
@@ -83,13 +83,13 @@ class Database:
             with self._transaction():
                 if not self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[
                     0
-                ]:  # else another was faster
+                ]:  # else another process was faster
                     for statement in _TABLES:
                         self._connection.execute(statement)
                     self._connection.execute(f"PRAGMA application_id={APPLICATION}")
                     self._connection.execute(f"PRAGMA user_version={SCHEMA}")
         elif application != APPLICATION:
-            raise CompileError(error("E1120", f"{self.path} is a database, but not one of mlcc's records"))
+            raise CompileError(error("E1120", f"{self.path} is a database, but not of mlcc's tuning records"))
         elif schema in _CONVERSIONS:
             self._convert(reads_only)
         elif schema != SCHEMA:
@@ -130,7 +130,7 @@ class Database:
             self._connection.execute("INSERT OR REPLACE INTO machine VALUES (?, ?, ?)", row)
 
     def merge(self, path: str) -> int:
-        """Add what another database holds; the number of records that are new."""
+        """Add the contents of another database; return the number of new records."""
         with Database(path, reads_only=True) as other:
             texts = other._all("SELECT hash, text FROM workload")
             rows = other._all(_SELECT)
@@ -144,8 +144,10 @@ class Database:
         return added
 
     def prune(self, imported: bool = False) -> int:
-        """Remove all records but the winner of each workload and setting; the number of those that are gone. What TVM
-        measured goes too where `imported` records are to be removed."""
+        """Remove all records but the winner of each workload and setting; return the number of removed ones.
+
+        Records imported from TVM are only removed if `imported` is set.
+        """
         with self._sqlite_errors(), self._transaction():
             kept_keys = {_identity(r) for r in self.winners()}
             if not imported:
@@ -164,13 +166,13 @@ class Database:
     # ------------------------------------------------------------ reading
 
     def find(self, workload: str, setting: Setting, baseline: str, candidate: str, stage: int) -> Record | None:
-        """The record of one measurement."""
+        """Return the record of one measurement."""
         where = " AND ".join(f"{name} = ?" for name in _IDENTITY)
         rows = self._all(f"{_SELECT} WHERE {where}", (workload, *astuple(setting), baseline, candidate, stage))
         return _record(rows[0]) if rows else None
 
     def alike(self, workload: str, setting: Setting, baseline: str, digest: str, stage: int) -> Record | None:
-        """The first record of a measurement of the same code, whichever candidate it was."""
+        """Return the first record of a measurement of the same code, of any candidate."""
         names = ("workload", *_SETTING, "baseline", "digest", "stage")
         where = " AND ".join(f"{name} = ?" for name in names)
         values = (workload, *astuple(setting), baseline, digest, stage)
@@ -178,23 +180,23 @@ class Database:
         return _record(rows[0]) if rows else None
 
     def records(self, workload: str | None = None) -> list[Record]:
-        """All records, or those of a workload, as they were added."""
+        """Return all records, or those of a workload, in the order of their addition."""
         if workload is None:
             return [*map(_record, self._all(f"{_SELECT} ORDER BY id"))]
         return [*map(_record, self._all(f"{_SELECT} WHERE workload = ? ORDER BY id", (workload,)))]
 
     def text(self, workload: str) -> str | None:
-        """The text of a workload."""
+        """Return the text of a workload."""
         rows = self._all("SELECT text FROM workload WHERE hash = ?", (workload,))
         return str(rows[0][0]) if rows else None
 
     def finals(self, workload: str) -> list[Record]:
-        """The final records of a workload that are sound, under any setting, the best first."""
+        """Return the valid final records of a workload under any setting, the best first."""
         where = "WHERE workload = ? AND stage = ? AND status = 'ok' AND bound IS NOT NULL"
         return [*map(_record, self._all(f"{_SELECT} {where} {_BEST}", (workload, FINAL)))]
 
     def winners(self) -> list[Record]:
-        """The best final record of each workload and setting, in the order of their hashes."""
+        """Return the best final record of each workload and setting, sorted by hash."""
         best: dict[tuple[str, Setting], Record] = {}
         where = "WHERE stage = ? AND status = 'ok' AND bound IS NOT NULL"
         for record in map(_record, self._all(f"{_SELECT} {where} {_BEST}", (FINAL,))):
@@ -207,7 +209,7 @@ class Database:
         return json.loads(rows[0][0]) if rows else None
 
     def digest(self) -> str:
-        """A hash of all that builds may take from it."""
+        """Return a hash of everything that builds may use."""
         rows = [(_identity(r), r.trace, r.ratio, r.bound) for r in self.winners()]
         return hashlib.sha256(repr(rows).encode()).hexdigest()
 
@@ -215,7 +217,7 @@ class Database:
         with self._sqlite_errors():
             return self._connection.execute(query, values).fetchall()
 
-    # ------------------------------------------------------------ what goes wrong
+    # ------------------------------------------------------------ transactions and errors
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -231,7 +233,7 @@ class Database:
 
     @contextlib.contextmanager
     def _sqlite_errors(self) -> Iterator[None]:
-        """Raise what SQLite says as diagnostics."""
+        """Convert SQLite errors to diagnostics."""
         try:
             yield
         except sqlite3.Error as exc:

@@ -14,7 +14,7 @@ _APART = ("global_symbol", "op_pattern", VERSIONS)
 
 
 def plain(func: tir.PrimFunc) -> tir.PrimFunc:
-    """A function without the attributes that say how its module knows it."""
+    """Return a function without the attributes that name it in its module."""
     for name in _APART:
         if name in func.attrs:
             func = func.without_attr(name)
@@ -22,18 +22,18 @@ def plain(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def named_as(func: tir.PrimFunc, other: tir.PrimFunc) -> tir.PrimFunc:
-    """`func` with the attributes by which a module knows `other`."""
+    """Return `func` with the attributes that name `other` in its module."""
     kept = {name: other.attrs[name] for name in _APART if name in other.attrs}
     return plain(func).with_attr(kept) if kept else plain(func)
 
 
 def module_of(func: tir.PrimFunc) -> IRModule:
-    """The module on which scripts of records run: the function alone, as `main`."""
+    """Return the module on which scripts of records run: the function alone, as `main`."""
     return IRModule({MAIN: plain(func)})
 
 
 def key_of(func: tir.PrimFunc, constants: frozenset[int] = frozenset()) -> str:
-    """32 hexadecimal digits: the structural hash of a function and of which parameters get constants."""
+    """Return 32 hexadecimal digits: the structural hash of a function and of its constant parameters."""
     if not constants:
         return candidate_key(func)
     return f"{structural_hash((plain(func), tuple(sorted(constants)))):032x}"

@@ -140,7 +140,7 @@ try:
     assert x[2] == 1
     print("works again")
 except CallError as exc:
-    assert "start the process again" in str(exc), exc
+    assert "restart the process" in str(exc), exc
     print("says what to do")
 '''
 

@@ -230,7 +230,7 @@ def test_blocks_where_there_are_to_be_none() -> None:
 def test_a_module_of_kernels_that_says_it_has_none() -> None:
     apart = mlcc.run_passes(parse_file(str(KERNELS[-1])), "lower-gpu", target="cuda")
     apart.attrs = Attrs({STAGE: "flat", STEP: "select-unrolled-loops"})
-    with pytest.raises(CompileError, match="E0729.*launches kernels, and `f_kernel` is none"):
+    with pytest.raises(CompileError, match="E0729.*can only launch kernels, and `f_kernel` is not a kernel"):
         mlcc.build(apart, "cuda")
 
 

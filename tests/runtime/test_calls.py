@@ -153,7 +153,7 @@ def test_any_dlpack_array_is_an_argument(exe: Executable) -> None:
     readonly = X.copy()
     readonly.flags.writeable = False
     np.testing.assert_array_equal(exe["main"](Foreign(readonly), W, 0.0), X * W)
-    assert "is an array that its owner does not export" in refused(exe["main"], Old(readonly), W, 0.0)
+    assert "is an array that cannot be exported" in refused(exe["main"], Old(readonly), W, 0.0)
 
 
 def test_errors_name_the_argument(exe: Executable) -> None:

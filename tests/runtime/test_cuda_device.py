@@ -187,7 +187,7 @@ def test_a_context_that_cannot_be_made_anew_is_said_every_time(exe: Any, driver:
     with pytest.raises(CallError, match="E0866"):
         exe["main"](X, Y)
     for _ in range(2):
-        with pytest.raises(CallError, match="start the process again"):
+        with pytest.raises(CallError, match="restart the process"):
             exe["main"](X, Y)
 
 

@@ -184,14 +184,14 @@ def test_other_machines_are_refused(good: bytes, tmp_path: Path) -> None:
 
 def test_what_is_no_artifact_says_so(tmp_path: Path) -> None:
     for data in (b"", b"\x7fELF", b"hello" * 100, bytes(1000)):
-        with pytest.raises(LoadError, match="not a sound artifact"):
+        with pytest.raises(LoadError, match="not a valid artifact"):
             load(data)
     with pytest.raises(LoadError, match="cannot read"):
         load(tmp_path / "none.o")
     with pytest.raises(LoadError, match="cannot load a int"):
         load(3)
     (tmp_path / "x.o").write_bytes(b"\x7fELF" + bytes(500))
-    with pytest.raises(LoadError, match="x.o: not a sound artifact"):
+    with pytest.raises(LoadError, match="x.o: not a valid artifact"):
         load(str(tmp_path / "x.o"))
     with pytest.raises(LoadError, match="x.o"):
         read_manifest(str(tmp_path / "x.o"))
@@ -202,7 +202,7 @@ def test_what_is_no_artifact_says_so(tmp_path: Path) -> None:
 def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="for interface 99"):
         load(artifact(SOURCE, facts_of({"f": F}, mlcc={"abi": 99, "version": "9.9"}), tmp_path))
-    with pytest.raises(LoadError, match="`m_g_query` of its manifest is not there"):
+    with pytest.raises(LoadError, match="`m_g_query` of its manifest is missing"):
         load(artifact(SOURCE, facts_of({"g": {**F, "symbol": "m_g"}}), tmp_path))
 
 

@@ -77,14 +77,14 @@ def test_a_changed_byte_is_found(copy: Path, place: int) -> None:
         file.seek(place)
         file.write(bytes([byte[0] ^ 1]))
     for look in (load, read_manifest):
-        with pytest.raises(LoadError, match=r"copy\.o: not a sound artifact: "):
+        with pytest.raises(LoadError, match=r"copy\.o: not a valid artifact: "):
             look(str(copy))
 
 
 @pytest.mark.parametrize("size", [64, 1 << 20, 5 << 20, 64 << 20])
 def test_a_file_that_was_cut_off_is_refused(copy: Path, size: int) -> None:
     os.truncate(copy, size)
-    with pytest.raises(LoadError, match=r"copy\.o: not a sound artifact: "):
+    with pytest.raises(LoadError, match=r"copy\.o: not a valid artifact: "):
         load(copy)
 
 

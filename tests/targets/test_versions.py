@@ -108,7 +108,7 @@ def test_the_target_says_which(target: str, cpus: tuple[str, ...]) -> None:
 
 
 def test_a_version_is_a_cpu_of_the_architecture() -> None:
-    with pytest.raises(CompileError, match="CPUs of x86_64 expected, and `neoverse-v1` is none"):
+    with pytest.raises(CompileError, match="CPUs of x86_64 expected; `neoverse-v1` is not one"):
         LlvmTarget.parse("llvm{triple=x86_64-linux-gnu versions=neoverse-v1}")
 
 
