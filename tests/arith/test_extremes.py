@@ -35,7 +35,7 @@ def test_operands_of_nested_minima_are_listed() -> None:
     assert [str(e) for e in operands_of(expr, tir.Max)] == [str(expr)]
 
 
-def test_only_what_holds() -> None:
+def test_comparisons_are_decided_only_where_they_hold() -> None:
     rng = random.Random(0)
 
     def draw(depth: int) -> Expr:

@@ -138,7 +138,7 @@ def test_convolutions_of_any_shape_keep_results(
 @pytest.mark.parametrize("pad", [(0, 1), (1, 0), (0, 3), (1, 1)])
 @pytest.mark.parametrize("size", [8, 13])
 @pytest.mark.parametrize("first", ["R.nn.conv2d(x, w)", 'R.matmul(R.reshape(x, (8, "n", "n")), v)'])
-def test_what_is_padded_afterwards(pad: tuple[int, int], size: int, first: str) -> None:
+def test_results_padded_afterwards_do_not_change(pad: tuple[int, int], size: int, first: str) -> None:
     before, after = pad
     rank = 4 if "conv2d" in first else 3
     width = [0] * (2 * (rank - 1)) + [before, after]

@@ -162,7 +162,7 @@ OTHERS: dict[str, tuple[str, list[str], Callable[..., np.ndarray]]] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_around_products(name: str, all_cases: bool) -> None:
+def test_operators_around_products_agree(name: str, all_cases: bool) -> None:
     given, lines, want = OTHERS[name]
     if all_cases or name == "batches, transposed":
         agree(graph(given, *lines, result="y"), want)
@@ -231,7 +231,7 @@ def test_the_script_replays() -> None:
     scheduled(lowered(product("float16", 33, 48, 64)), GPU)
 
 
-def test_what_they_leave_to_others() -> None:
+def test_unsuitable_products_are_left_to_other_rules() -> None:
     half = lowered(product("float16", 64, 64, 64))
     (found,) = chosen(half, "cuda{arch=sm_75}").values()
     assert found.rule == "gpu-matmul" and "no asynchronous copies" in dict(found.passed)["gpu-tensor-cores"]

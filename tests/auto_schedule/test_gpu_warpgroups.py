@@ -74,7 +74,7 @@ OTHERS: dict[str, tuple[str, list[str], Callable[..., np.ndarray]]] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_around_products(name: str, all_cases: bool) -> None:
+def test_operators_around_products_agree(name: str, all_cases: bool) -> None:
     given, lines, want = OTHERS[name]
     if all_cases or name == "epilogue":
         agree(graph(given, *lines, result="y"), want, RULE, target=ONE, terms=600)
@@ -152,7 +152,9 @@ def test_the_script_replays() -> None:
         (("64", '"n"', "64"), HOPPER, "may be unaligned"),
     ],
 )
-def test_what_it_leaves_to_others(sizes: tuple[object, object, object], target: str, why: str) -> None:
+def test_unsuitable_products_are_left_to_other_rules(
+    sizes: tuple[object, object, object], target: str, why: str
+) -> None:
     (found,) = chosen(lowered(product("float16", *sizes)), target).values()
     assert found.rule == "gpu-tensor-cores" and why in dict(found.passed)[RULE]
 

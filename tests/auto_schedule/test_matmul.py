@@ -156,7 +156,7 @@ def test_symbolic_sizes_keep_results(letter: str, extent: int) -> None:
 
 
 @pytest.mark.parametrize("extents", [(0, 3, 3), (3, 0, 3), (3, 3, 0)])
-def test_nothing_to_do(extents: tuple[int, ...]) -> None:
+def test_products_without_terms_or_elements_are_right(extents: tuple[int, ...]) -> None:
     product = Product("mk,kn->mn", dict(zip("mnk", extents, strict=True)), epilogue="bias")
     found = made(product)
     arrays = product.arrays({}, 1)
@@ -186,7 +186,7 @@ def test_compiled_products_match_numpy(product: Product) -> None:
     assert_right(product, arrays, 5)
 
 
-def test_what_is_copied() -> None:
+def test_operands_are_copied_where_it_pays() -> None:
     """Panels where they are used often or cost nothing, rows where they lie across."""
     wide = CpuFacts.of("llvm{triple=x86_64-linux-gnu cpu=x86-64-v4}")
     sizes: dict[str, int | str] = {"m": 512, "n": 512, "k": 512}

@@ -108,7 +108,7 @@ def test_symbolic_lengths_of_rows_keep_results(length: int) -> None:
         ("y = R.exp(x)", ""),
     ],
 )
-def test_what_is_left_to_others(line: str, why: str) -> None:
+def test_unsuitable_reductions_are_left_to_other_rules(line: str, why: str) -> None:
     mod = lowered(graph('x: R.Tensor((4, 40, 40), "float32")', line, result="y"))
     (found,) = chosen(mod).values()
     assert found.rule != "rows"

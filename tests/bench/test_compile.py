@@ -47,7 +47,7 @@ def test_a_first_result(case: Case, runner: Runner) -> None:
         assert any((runner.scratch / "cache").rglob("*")), "the cache has an entry"
 
 
-def test_what_goes_wrong_is_told(runner: Runner) -> None:
+def test_failures_are_reported(runner: Runner) -> None:
     missing = Case("nothing", {"way": "peer", "peer": "nothing"})
     assert runner.run("tiny", missing, 1)["error"].startswith("not installed")
     assert "CompileError" in runner.run("tiny", mlcc_case("no target", 1, "vax"), 1)["error"]

@@ -79,7 +79,7 @@ def test_everything_unsupported_is_listed_and_nothing_written(folder: Path, caps
         assert "E1076" in errors(capsys, "import", "bad.fake", "--map", "ops.py")
 
 
-def test_what_is_no_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_files_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_arrays("w.safetensors", weights())
     for argv in (["import", "w.safetensors", "-o", "net.mlc"], ["compile", "w.safetensors"], ["run", "w.safetensors"]):
         found = errors(capsys, *argv)
@@ -275,7 +275,7 @@ def test_the_first_node_that_departs_is_named(folder: Path, capsys: pytest.Captu
     assert not (folder / "wrong.mlc").exists()
 
 
-def test_what_cannot_be_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_that_cannot_be_compared_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_model(folder / "none.fake", refuses=[2, 3, 5])
     assert errors(capsys, "import", "none.fake", "--compare", "-o", "none.mlc").count("E1077") == 3
     assert not (folder / "none.mlc").exists()

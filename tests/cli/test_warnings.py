@@ -43,7 +43,9 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c[0] + c[-1])
-def test_where_warnings_show(text: Path, command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_warnings_are_printed_by_every_command(
+    text: Path, command: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
     """On stderr, each time, with exit code 0; not at all, or as errors, where that is asked for."""
     name, *more = command
     for _ in range(2):

@@ -147,7 +147,7 @@ def test_without_lowering_the_help_names_the_pass() -> None:
         mlcc.build(mlcc.parse(HIGH_LEVEL), pipeline="fuse")
 
 
-def test_what_is_missing_is_said() -> None:
+def test_missing_constants_are_reported() -> None:
     text = """
 @R.function
 def main(x: R.Tensor((4, 32), "float32")):

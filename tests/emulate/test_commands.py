@@ -136,7 +136,7 @@ def test_analyze_finds_accesses_across_rows(tool: Tool) -> None:
     assert "E0747" in fails(tool, "analyze", "k.mlc", "-t", "llvm")
 
 
-def test_what_limits_the_blocks_at_once(tool: Tool) -> None:
+def test_analyze_tells_what_limits_occupancy(tool: Tool) -> None:
     """32 blocks fit on a multiprocessor whatever their size, 2048 threads, and 228 KiB of shared memory."""
     text = """
 @T.prim_func

@@ -139,7 +139,7 @@ def test_loops_are_not_unrolled_for_a_cpu(tmp_path: Path) -> None:
         np.testing.assert_allclose(b, a.sum(1), rtol=1e-5)
 
 
-def test_what_only_an_empty_unrolled_loop_uses(tmp_path: Path) -> None:
+def test_arguments_of_removed_loops_are_accepted(tmp_path: Path) -> None:
     """The loop is gone where it is unrolled, and the argument with it."""
     text = """
 @T.prim_func

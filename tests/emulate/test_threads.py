@@ -284,7 +284,7 @@ def f(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32")):
 
 @pytest.mark.parametrize(("m", "n"), [(3, 1), (2, 37), (0, 5)])
 @pytest.mark.parametrize("check", [True, False])
-def test_as_many_threads_as_a_launch_says(check: bool, m: int, n: int) -> None:
+def test_launches_run_their_number_of_threads(check: bool, m: int, n: int) -> None:
     """With shared memory and values across a barrier for that many, and no blocks at all."""
     text = """
 @T.prim_func

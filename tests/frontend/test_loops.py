@@ -53,7 +53,7 @@ def body(nodes: Sequence[Any], carried: Sequence[str], rows: Sequence[str] = ())
 GO_ON = ("Identity", ["go"], ["on"])
 
 
-def test_as_often_as_the_data_say() -> None:
+def test_data_decide_the_number_of_rounds() -> None:
     """Weights and inputs of the outside are used inside."""
     steps = [node("MatMul", ["x", "w"], ["m"]), node("Add", ["m", "bias"], ["a"]), node("Tanh", ["a"], ["x_out"])]
     loop = node("Loop", ["n", "", "x0"], ["y"], body=body([*steps, node(*GO_ON)], ["x"]))

@@ -40,7 +40,7 @@ def test_paths_bytes_and_models_import_alike(tmp_path: Path) -> None:
     assert len(texts) == 1
 
 
-def test_what_is_no_model(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path: Path) -> None:
     whole = _sum().SerializeToString()
     for data in (b"", b"PK\x03\x04", b"# text", whole[: len(whole) // 2], os.urandom(100)):
         assert _code(data) in ("E1041", "E1042", "E1043", "E1046")

@@ -101,7 +101,7 @@ def test_finite_constants_stay_finite(dtype: str) -> None:
     assert values[2:4].tolist() == [np.inf, -np.inf] and np.isnan(values[4]) and abs(values[5] - 1 / 3) < 1e-3
 
 
-def test_what_is_refused(onnx: Any) -> None:
+def test_unsupported_models_and_dtypes_are_refused(onnx: Any) -> None:
     module = parse(
         'x: R.Tensor((3,), "float32")):\n    return R.call_dps_packed("f", (x,), R.Tensor((3,), "float32"))\n'
     )

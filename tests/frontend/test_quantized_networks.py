@@ -108,7 +108,7 @@ def test_convolutions_become_integer_products(onnx: Any, onnxruntime: Any, data:
     assert products(module) == [data] * 3
 
 
-def test_what_stays_in_floats(onnx: Any) -> None:
+def test_unsuitable_operators_stay_in_floats(onnx: Any) -> None:
     g = Graph(onnx)
     wide = g.node("MatMul", g.pair("x", 0.03, 3, "uint8"), g.weight((70000, 3), "int8", 0, False, 1))  # int32 overflows
     assert products(from_onnx(g.model((2, 70000), wide, 2))) == ["float32"]

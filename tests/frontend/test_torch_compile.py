@@ -178,7 +178,7 @@ def test_gradients_agree(torch: Any) -> None:
                 compare(np.asarray(mine), np.asarray(theirs))
 
 
-def test_what_cannot_be_compiled_is_said(torch: Any) -> None:
+def test_unsupported_operators_are_run_by_pytorch(torch: Any) -> None:
     def bessel(x: Any) -> Any:
         return torch.special.bessel_j0(x).abs() + 1
 

@@ -102,7 +102,7 @@ def test_planted_faults_are_found(name: str) -> None:
     assert code in {d.code for d in caught.value.diagnostics}
 
 
-def test_what_is_said_of_a_read_before_the_copy_is_there() -> None:
+def test_reads_before_the_copy_arrives_are_reported() -> None:
     with pytest.raises(CallError) as caught:
         run_program(program(TEXT.replace(*FAULTS["no wait"][:2])), halves(16, 64), np.zeros((16, 64), np.float16))
     (found, *_) = [d for d in caught.value.diagnostics if d.code == "E0742"]

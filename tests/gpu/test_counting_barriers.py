@@ -111,7 +111,7 @@ def test_the_source_has_them() -> None:
         emit_source(program(TEXT).kernels, "metal")
 
 
-def test_what_cannot_be() -> None:
+def test_illegal_uses_are_refused() -> None:
     with pytest.raises(mlcc.CompileError, match="from sm_90 on"):
         emit_ptx(program(TEXT).kernels, "cuda{arch=sm_80}")
     for old, new in (("arrive_barrier(0)", "arrive_barrier(2)"), ("    T.create_barriers(2)\n", "")):

@@ -107,12 +107,12 @@ def f(A: T.Buffer((2, 128), "float32"), B: T.Buffer((2, 128), "float32")):
     check(text, (2, 128), (2, 128))
 
 
-def test_what_cannot_be_combined() -> None:
+def test_unknown_combiners_are_refused() -> None:
     text = SUM.format(n=64, threads=32, rounds=2, place="blockIdx.x", dtype="float32")
     assert refused(text.replace("B[vi] + A[vi, vk]", "B[vi] - A[vi, vk]"), "E0728").diagnostics[0].related
 
 
-def test_what_stands_between_the_threads_and_the_block() -> None:
+def test_statements_between_threads_and_block_are_refused() -> None:
     """Another statement in these loops: each thread would go on from the sum of another, in no order."""
     text = """
 @T.prim_func

@@ -239,7 +239,7 @@ def float(int: T.Buffer((8,), "float32"), tx: T.Buffer((8,), "float32"), most: T
     ("dtype", "language", "what"),
     [("float64", "metal", "Metal has no float64"), ("float8_e4m3fn", "cuda-c", "CUDA C has no float8_e4m3fn")],
 )
-def test_what_a_language_lacks_is_said(dtype: str, language: str, what: str) -> None:
+def test_features_that_a_language_lacks_are_refused(dtype: str, language: str, what: str) -> None:
     text = f"""
 @T.prim_func
 def f(A: T.Buffer((8,), "{dtype}"), B: T.Buffer((8,), "{dtype}")):

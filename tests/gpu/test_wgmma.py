@@ -230,7 +230,7 @@ def test_the_order_of_a_buffer_goes_into_descriptors() -> None:
     assert f"T.uint64({1 << 62 | 1024 >> 4 << 32 | 1 << 16})" in text
 
 
-def test_what_is_refused() -> None:
+def test_illegal_products_are_refused() -> None:
     made = program(kernel(*CASES["bf16"]))
     with pytest.raises(mlcc.CompileError, match="only sm_90a has it") as caught:
         emit_ptx(made.kernels, "cuda{arch=sm_90}")

@@ -497,7 +497,7 @@ def test_constants_travel_with_the_text() -> None:
     assert_structural_equal(absent, module)  # the hash says what is meant
 
 
-def test_what_is_not_equal() -> None:
+def test_different_functions_are_not_equal() -> None:
     texts = ["return x", "return R.exp(x)", "return R.call_tir('env.f', (x,), (4,), dtype='float32')", "return (x,)"]
     made = [main(t) for t in texts]
     assert not any(structural_equal(a, b) for i, a in enumerate(made) for b in made[:i])

@@ -19,5 +19,5 @@ def test_quick_cases_agree_when_emulated(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["products", "softmax", "sums"])
-def test_others_are_built(name: str) -> None:
+def test_other_cases_are_built(name: str) -> None:
     assert ".entry" in mlcc.build(CASES[name].module(), target="cuda{arch=sm_90}").emit("ptx").decode()

@@ -101,7 +101,7 @@ def test_sums_become_one_call_and_compute_the_same(
          "int8", "int8", 16, 4, "int32", ALL),
     ],
 )  # fmt: skip
-def test_what_is_no_such_sum(
+def test_other_sums_stay(
     product: str, a: str, b: str, lanes: int, size: int, out: str, dots: frozenset[tuple[str, str]]
 ) -> None:
     before, after = lowered(product, a, b, lanes, size, out, dots)

@@ -109,7 +109,7 @@ def test_little_work_is_not_shared() -> None:
     assert remaining_parallel_loops(row.format(n="n", value="A[i, j]")) == ["i"]  # it is looked at when it runs
 
 
-def test_what_work_comes_to() -> None:
+def test_work_is_estimated() -> None:
     a, i, n = c.make_buffer("A", (64,), "float32"), var("i"), var("n")
     store = c.store(a, c.add(c.load(a, i), 1.0), i)
     assert tir.const_int(picoseconds((store,))) == 3 * OPERATION

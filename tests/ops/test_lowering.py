@@ -139,7 +139,7 @@ def test_slices_are_pythons(extent: int, begin: int, end: int, stride: int) -> N
     ],
     ids=str,
 )
-def test_nothing_at_all(case: Case) -> None:
+def test_empty_tensors_are_lowered(case: Case) -> None:
     check(case)
 
 

@@ -183,7 +183,7 @@ def test_examples_of_the_page_run() -> None:
     assert set(Impl.__dataclass_fields__) <= fields | {"shape_only"}
 
 
-def test_what_cannot_be_registered() -> None:
+def test_wrong_definitions_are_refused() -> None:
     for parameters in ("data: strange", "data: 3"):
         with pytest.raises(ValueError, match="not a parameter of an operator"):
             register("toy.wrong", Impl(parameters))

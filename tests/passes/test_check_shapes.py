@@ -131,7 +131,7 @@ def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4, "n * 2"), "float32"),
     assert mlcc.structural_equal(made, module)
 
 
-def test_in_a_branch_that_is_not_taken() -> None:
+def test_branches_that_are_not_taken_are_not_checked() -> None:
     module = mlcc.parse("""
 @R.function
 def main(c: R.Tensor((), "bool"), x: R.Tensor((1, "k"), "float32"), y: R.Tensor(("j", 1), "float32")):

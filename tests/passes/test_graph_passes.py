@@ -55,7 +55,7 @@ def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float3
         ('to-mixed-precision{fp16-input-names=["x", "ww"]}', ["E0515"], "did you mean `w`"),
     ],
 )
-def test_what_is_refused(pipeline: str, codes: list[str], message: str) -> None:
+def test_wrong_options_are_refused(pipeline: str, codes: list[str], message: str) -> None:
     with pytest.raises(mlcc.CompileError) as caught:
         mlcc.run_passes(mlcc.parse(CONV), pipeline)
     assert [d.code for d in caught.value.diagnostics] == codes

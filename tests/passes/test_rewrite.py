@@ -58,7 +58,7 @@ def test_operands_in_either_order(lines: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("declared", ["False", '["multiply"]'])
-def test_only_the_order_that_is_written(declared: str, tmp_path: Path) -> None:
+def test_operands_match_in_the_written_order_only(declared: str, tmp_path: Path) -> None:
     text = FMA.replace("    a = ", f'    R.func_attr({{"commutative": {declared}}})\n    a = ', 1)
     turned = module_with_main("a = R.multiply(x, y)", "gv = R.add(z, a)")
     assert rewrite(turned, text, tmp_path)["main"] is turned["main"]

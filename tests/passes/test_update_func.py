@@ -81,7 +81,7 @@ KERNEL = MODULE.split("    @R.function")[0]
         ("class", "", "E0100", ""),
     ],
 )
-def test_what_cannot_take_its_place(text: str, options: str, code: str, said: str, tmp_path: Path) -> None:
+def test_unsuitable_functions_are_refused(text: str, options: str, code: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
         update(mlcc.parse(MODULE), text, tmp_path, options)
     assert caught.value.diagnostics[0].code[:3] == code[:3]

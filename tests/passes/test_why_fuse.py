@@ -64,7 +64,7 @@ def test_every_edge_has_its_reason() -> None:
         assert got[edge].startswith("fused") == part.startswith("fused")
 
 
-def test_what_is_left_alone() -> None:
+def test_functions_left_alone_have_a_reason() -> None:
     module = mlcc.run_passes(mlcc.parse(TEXT), "fuse")
     text = explain(module)
     assert "fused_matmul_add:\n  left alone: it has the attribute Primitive" in text

@@ -78,7 +78,7 @@ def main(A: T.Buffer((32, 24), "float32"), B: T.Buffer((24, 16), "float32"), C: 
 
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("at", range(6))
-def test_at_every_loop_of_a_tiled_matmul(at: int, keep: bool) -> None:
+def test_every_loop_of_a_tiled_matmul_can_be_blockized(at: int, keep: bool) -> None:
     sch = schedule(MATMUL)
     made = sch.blockize(tiled(sch)[at], preserve_unit_iters=keep)
     assert len(sch.get_loops(made)) == at

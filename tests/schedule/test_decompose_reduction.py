@@ -13,7 +13,7 @@ from tests.schedule.tools import CHAIN, MATMUL, assert_same_results, refused, sc
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_at_every_loop_of_a_matmul(at: int) -> None:
+def test_every_loop_of_a_matmul_keeps_results(at: int) -> None:
     sch = schedule(MATMUL)
     block = sch.get_block("C")
     init = sch.decompose_reduction(block, sch.get_loops(block)[at])

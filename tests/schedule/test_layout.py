@@ -104,7 +104,7 @@ def test_axis_separators_are_stored() -> None:
         (lambda i, j, k: (i // 8, j, k // 6, k % 6, i % 8), [4, 16, 4, 6, 8]),
     ],
 )
-def test_other_axes_for_a_block(index_map: Callable[..., Any], extents: list[int]) -> None:
+def test_blocks_change_their_axes(index_map: Callable[..., Any], extents: list[int]) -> None:
     sch = schedule(MATMUL)
     block = sch.get_block("C")
     sch.transform_block_layout(block, index_map)
@@ -124,7 +124,7 @@ def test_axes_that_cannot_be() -> None:
         sch.transform_block_layout("C", lambda i, j, k: (j, i, k))
 
 
-def test_other_axes_for_a_block_under_a_condition() -> None:
+def test_blocks_under_a_condition_change_their_axes() -> None:
     text = """
 @T.prim_func
 def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):

@@ -75,7 +75,7 @@ def test_a_multiple_changes_nothing() -> None:
         ("T.grid(3, 21)", "T.grid(3, 20)", 1, 8, None),
     ],
 )
-def test_what_cannot_be_padded(old: str, new: str, loop: int, multiple: int, code: str | None) -> None:
+def test_illegal_uses_are_refused(old: str, new: str, loop: int, multiple: int, code: str | None) -> None:
     text = texts()[1].replace(old, new)
     sch = schedule(text)
     if code is None:

@@ -168,7 +168,7 @@ def test_a_nest_deeper_than_python_recurses() -> None:
     assert len(sch.get_loops("C")) == 3
 
 
-def test_what_is_no_handle_function_or_module() -> None:
+def test_wrong_handles_functions_and_modules_are_refused() -> None:
     sch = schedule(MATMUL)
     block = sch.get_block("C")
     other = schedule(MATMUL).get_block("C")

@@ -164,7 +164,7 @@ MISMATCHES = {
 
 
 @pytest.mark.parametrize("name", MISMATCHES)
-def test_what_does_not_match(name: str) -> None:
+def test_mismatches_are_refused(name: str) -> None:
     text, desc, words = MISMATCHES[name]
     impl = IMPL.replace("8", "4") if name == "extent" else IMPL
     if name == "scope":
@@ -296,7 +296,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_intrinsic(name: str) -> None:
+def test_wrong_intrinsics_are_refused(name: str) -> None:
     desc, impl, words = WRONG[name]
     with pytest.raises(mlcc.CompileError, match=f"(?s){words}"):
         register(schedule(MATMUL), "mma", desc, impl)

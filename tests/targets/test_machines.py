@@ -67,7 +67,7 @@ def test_code_for_a_cpu_uses_what_it_is_known_to_have(arch: str) -> None:
         (Machine(features=("avx2",)), "E0706", ""),
     ],
 )
-def test_others_are_refused(machine: Machine, code: str, help: str) -> None:
+def test_other_machines_are_refused(machine: Machine, code: str, help: str) -> None:
     with pytest.raises(CompileError) as caught:
         machine.check()
     finding = caught.value.diagnostics[0]

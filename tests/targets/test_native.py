@@ -323,7 +323,7 @@ def test_allowed_externs_are_called() -> None:
     mlcc.load(artifact, allow_extern=("abs",))["main"](b, b.copy())
 
 
-def test_where_it_may_stand() -> None:
+def test_code_may_be_attached_to_loops_blocks_and_scopes() -> None:
     """On a loop, on a block, or in an annotated scope."""
     scope = CALL.replace("    for i in range(4):\n        ", (
         '    with T.attr(0, "pragma_import_llvm", KERNEL):\n        for i in range(4):\n            '

@@ -97,7 +97,7 @@ def divisions(func: tir.PrimFunc, machine: Machine = V4) -> tuple[int, int]:
     return len(re.findall(r"\sv?divps", asm)), len(re.findall(r"\svfnmadd\w+ps", asm))
 
 
-def test_where_multiplications_take_the_place() -> None:
+def test_multiplications_replace_divisions_where_it_pays() -> None:
     plain, exact = divisions(divided(1024, 16, "float32"))
     assert exact > 0
     short = divisions(divided(64, 16, "float32"))  # getting ready would take longer

@@ -42,7 +42,7 @@ def tune(*args: str) -> int:
     return run(["tune", "model.mlc", "--trials", "12", *TUNE, *args])
 
 
-def test_what_it_writes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_writes_a_module_and_a_script(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tune("-o", "tuned.mlc", "--scripts", "scripts", "--report", "r.json") == 0
     out = capsys.readouterr().out
     assert re.search(r"^mm +100%.* 12$", out, re.M) and "12 candidates in" in out

@@ -34,7 +34,7 @@ def test_what_tvm_saved_is_our_workload() -> None:
         assert not db.winners() and import_records(db, str(SAVED))[0] == 2 and len(db.records()) == 2
 
 
-def test_they_are_tried_first() -> None:
+def test_imported_records_are_tried_first() -> None:
     with Database(MEMORY) as db:
         import_records(db, str(SAVED))
         known = [r.candidate for r in db.records()]
@@ -96,6 +96,6 @@ def test_steps_become_script_lines() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "?", "AAAA", "e30="])
-def test_what_is_no_module(text: str) -> None:
+def test_texts_that_are_no_module_are_refused(text: str) -> None:
     with pytest.raises(NotRead):
         workload_text(text)
