@@ -27,8 +27,12 @@ LEAST_SECONDS = 1e-3  # a shorter sample would measure the resolution of the clo
 @click.argument("files", nargs=-1, required=True)
 @inputs_options
 @click.option("--func", metavar="NAME", help="The function to time (default: main, or a file's only one).")
-@click.option("--number", type=click.IntRange(1), help="Calls per sample (default: enough for a millisecond).")
-@click.option("--repeat", type=click.IntRange(2), default=25, show_default=True, help="Samples per competitor.")
+@click.option(
+    "--number", metavar="N", type=click.IntRange(1), help="Calls per sample (default: enough for a millisecond)."
+)
+@click.option(
+    "--repeat", metavar="N", type=click.IntRange(2), default=25, show_default=True, help="Samples per competitor."
+)
 @click.option("--json", "as_json", is_flag=True, help="All samples as JSON, in seconds per call.")
 @target_option("llvm{cpu=native}")
 @level_option

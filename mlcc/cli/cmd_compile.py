@@ -35,15 +35,20 @@ if TYPE_CHECKING:
 @click.argument("file", default="-")
 @target_option("llvm")
 @click.option(
-    "-o", "--output", help="The file to write (default: FILE with the suffix of what is emitted, or standard output)."
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="The file to write (default: FILE with the suffix of what is emitted, or standard output).",
 )
 @click.option(
     "--emit", metavar="KIND",
     help="What to write (default: by the output's suffix). Kinds: "
     + "; ".join(f"for {b.kind} {', '.join(kind.name for kind in b.outputs)}" for b in backends.every()) + ".",
 )  # fmt: skip
-@click.option("--header", help="Also write a C header for the object.")
-@click.option("--prefix", help="Prefix of the exported C symbols (default: the output's name without suffix).")
+@click.option("--header", metavar="FILE", help="Also write a C header for the object.")
+@click.option(
+    "--prefix", metavar="NAME", help="Prefix of the exported C symbols (default: the output's name without suffix)."
+)
 @data_option
 @force_option
 @click.option("--sanitize", is_flag=True, help="Check every memory access at run time (docs/sanitize.md); slower.")

@@ -21,6 +21,7 @@ DIFFERENT = 3
 @click.option(
     "-o",
     "--output",
+    metavar="FILE",
     default="-",
     help="The file for the text; weights go into FILE.npz beside it (default: stdout).",
 )
@@ -47,9 +48,9 @@ DIFFERENT = 3
 )  # fmt: skip
 @click.option("--size", "sizes", multiple=True, metavar="NAME=N", help="A size for --compare, such as b=2; repeatable.")
 @click.option(
-    "--rtol", default=1e-4, show_default=True, help="The tolerance of --compare, relative to the largest element."
+    "--rtol", metavar="NUMBER", default=1e-4, show_default=True, help="The tolerance of --compare, relative to the largest element."
 )
-@click.option("--seed", default=0, show_default=True, help="The seed of the generated inputs of --compare.")
+@click.option("--seed", metavar="N", default=0, show_default=True, help="The seed of the generated inputs of --compare.")
 @force_option
 def command(
     file: str, output: str, data: str | None, weights: tuple[str, ...], link_weights: bool, weights_as_inputs: bool,

@@ -27,13 +27,18 @@ from mlcc.passes.manage.levels import MEANING, level_of
 @click.command("passes", cls=CommandWithDumps)
 @click.argument("file", default="-")
 @click.option(
-    "-p", "--passes", "pipeline", help="The pipeline, such as 'bind-params{params=w.npz},fuse' (default: -O2)."
+    "-p",
+    "--passes",
+    "pipeline",
+    metavar="PIPELINE",
+    help="The pipeline, such as 'bind-params{params=w.npz},fuse' (default: -O2).",
 )
 @level_option
 @records_option
 @click.option(
     "-o",
     "--output",
+    metavar="FILE",
     default="-",
     help="The file for the result; large constants go into FILE.npz beside it (default: stdout).",
 )
@@ -60,11 +65,11 @@ from mlcc.passes.manage.levels import MEANING, level_of
     metavar="ARRAYS",
     help="Run the module after each pass on these inputs; exit 3 if the results change.",
 )
-@click.option("--check-work", type=click.IntRange(0), default=10_000_000, show_default=True,
-              help="--check-each interprets up to this many operations, else compiles with --sanitize.")  # fmt: skip
-@click.option("--func", default="main", show_default=True, help="The function that --check-each runs.")
-@click.option("--rtol", default=1e-4, show_default=True)
-@click.option("--atol", default=1e-5, show_default=True)
+@click.option("--check-work", metavar="N", type=click.IntRange(0), default=10_000_000, show_default=True,
+              help="Operations up to which --check-each interprets; past it, it compiles with --sanitize.")  # fmt: skip
+@click.option("--func", metavar="NAME", default="main", show_default=True, help="The function that --check-each runs.")
+@click.option("--rtol", metavar="NUMBER", default=1e-4, show_default=True)
+@click.option("--atol", metavar="NUMBER", default=1e-5, show_default=True)
 @target_option("llvm")
 @warnings_option
 def command(

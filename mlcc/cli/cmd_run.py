@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     help="Where results go: `out`, or `out0`, `out1`, ...; those of a PrimFunc by their names (default: shown).",
 )  # fmt: skip
 @click.option("--expect", metavar="FILE", help="Compare the results with these; exit 3 if they differ.")
-@click.option("--rtol", default=1e-5, show_default=True)
-@click.option("--atol", default=1e-6, show_default=True)
+@click.option("--rtol", metavar="NUMBER", default=1e-5, show_default=True)
+@click.option("--atol", metavar="NUMBER", default=1e-6, show_default=True)
 @click.option("--func", metavar="NAME", help="The function to run (default: main, or the only one).")
 @click.option(
     "--emulate", is_flag=True, help="Emulate GPU code on the CPU, and report data races and invalid accesses."

@@ -44,7 +44,7 @@ def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str
     callback=seconds,
     help="The search time, such as 90s, 10m, 1h (default: until it no longer improves).",
 )
-@click.option("--trials", type=click.IntRange(1), help="The number of candidates to try.")
+@click.option("--trials", metavar="N", type=click.IntRange(1), help="How many candidates to try.")
 @target_option("llvm{cpu=native}")
 @level_option
 @threads_option
@@ -54,24 +54,32 @@ def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str
 @click.option("--size", "sizes", multiple=True, metavar="NAME=N", help="The value of a symbolic size to measure with.")
 @click.option(
     "--space",
+    metavar="SPACE",
     default="rules",
     show_default=True,
-    help="The search space: rules, generic, or a sampling script FILE.mls.",
+    help="Where candidates come from: rules, generic, FILE.mls.",
 )
 @click.option("--db", metavar="FILE", default="tune.db", show_default=True, help="The database of measurements.")
 @click.option(
     "--seed",
+    metavar="N",
     type=click.IntRange(0, (1 << 31) - 2),
     default=0,
     show_default=True,
     help="The seed of the choice and order of candidates.",
 )
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes that compile candidates.")
 @click.option(
-    "--cluster", metavar="ADDRESS", help="Measure on the workers of a Dask scheduler, such as tls://host:8786."
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Processes that compile candidates.",
 )
+@click.option("--cluster", metavar="ADDRESS", help="Measure on the workers of a Dask scheduler, as tls://host:8786.")
 @click.option(
     "--until",
+    metavar="SHARE",
     type=click.FloatRange(0, min_open=True),
     default=0.9,
     show_default=True,
@@ -190,11 +198,12 @@ def _progress() -> Any:
     """Return the progress display of a search: a table on a terminal, else a line a minute."""
     import sys
 
+    from mlcc.cli.terminal import QUIET, is_terminal, verbosity
     from mlcc.cli.tune_table import LineAMinute, LiveTable
 
-    if sys.stderr is not None and sys.stderr.isatty():
-        return LiveTable(sys.stderr)
-    return LineAMinute(lambda text: click.echo(text, err=True))
+    if verbosity() == QUIET:
+        return LineAMinute(lambda text: None)
+    return LiveTable(sys.stderr) if is_terminal(sys.stderr) else LineAMinute(lambda text: click.echo(text, err=True))
 
 
 def _write(

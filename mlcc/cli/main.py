@@ -21,6 +21,7 @@ from mlcc.temporaries import remove_temporaries
 
 EXIT_INPUT, EXIT_USAGE, EXIT_DIFFERENT, EXIT_MACHINE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 3, 6, 70, 130
 
+_FLAGS_ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # options of `mlcc` that may stand behind the command
 # name -> one line of help; the module mlcc.cli.cmd_NAME is imported only when the command runs
 COMMANDS = {
     "analyze": "Report the memory accesses of GPU kernels, by emulation.",
@@ -30,6 +31,7 @@ COMMANDS = {
     "compile": "Compile a module to an object, assembly, LLVM IR or a shared library.",
     "explain": "Explain an operator, a pass, a primitive, an option, or a diagnostic code.",
     "fmt": "Format a text; comments are kept.",
+    "help": "Show the help of a command, or explain a topic.",
     "import": "Import a model of PyTorch or ONNX as text.",
     "inspect": "Show the manifest of an artifact.",
     "ops": "List the operators, with their parameters.",
@@ -47,6 +49,13 @@ BLAS = (
 )  # commands that may multiply large matrices in NumPy, or decide it themselves
 
 
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 the input is wrong; 2 wrong usage; 3 results differ; 6 the artifact does not fit this "
+    "machine; 70 a bug of ours; 130, 143, 129 ended by Ctrl-C, SIGTERM, SIGHUP; 128 plus its number where compiled "
+    "code ran into a signal."
+)
+
+
 class Lazy(click.Group):
     """A group that imports a command only when it is called."""
 
@@ -60,7 +69,15 @@ class Lazy(click.Group):
             from mlcc.cli.options import no_blas_threads
 
             no_blas_threads()
-        return importlib.import_module(f"mlcc.cli.cmd_{name}").command  # type: ignore[no-any-return]
+        command: click.Command = importlib.import_module(f"mlcc.cli.cmd_{name}").command
+        command.epilog = command.epilog or EXIT_CODES
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take -q and -v wherever they stand before a `--`."""
+        end = args.index("--") if "--" in args else len(args)
+        moved = [word for word in args[:end] if word in _FLAGS_ANYWHERE]
+        return super().parse_args(ctx, [*moved, *(w for w in args[:end] if w not in _FLAGS_ANYWHERE), *args[end:]])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -74,8 +91,10 @@ class Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(mlcc.__version__, prog_name="mlcc")
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+@click.version_option(mlcc.__version__, "-V", "--version", prog_name="mlcc")
+@click.option("-q", "--quiet", is_flag=True, help="Show errors and results only: no warnings, no progress.")
+@click.option("-v", "--verbose", is_flag=True, help="Show each piece of work of a compilation, and what it took.")
 @click.option(
     "--diagnostics",
     type=click.Choice(["text", "json", "sarif"]),
@@ -83,16 +102,17 @@ class Lazy(click.Group):
     help="How errors and warnings are written to stderr, anywhere on the line: JSON has a line for each, SARIF is one "
     "document.",
 )
-@click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour in messages; anywhere, too."
-)
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
+              help="Colour in messages (auto: on a terminal; NO_COLOR and FORCE_COLOR are heeded).")  # fmt: skip
 @click.pass_context
-def cli(ctx: click.Context, diagnostics: str, color: str) -> None:
+def cli(ctx: click.Context, quiet: bool, verbose: bool, diagnostics: str, color: str) -> None:
     """Compile tensor programs written as text (.mlc) and run them.
 
     A FILE of `-` is standard input. Results go to standard output unless -o is given, so that commands can be piped.
     """
-    ctx.obj = {"diagnostics": diagnostics, "color": color}
+    if quiet and verbose:
+        raise click.UsageError("give either --quiet or --verbose")
+    ctx.obj = {"diagnostics": diagnostics, "color": color, "verbosity": verbose - quiet}
     from mlcc.runtime import settings
 
     settings.check()

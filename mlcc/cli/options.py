@@ -25,7 +25,7 @@ _TEMP_FILE_THRESHOLD = 1 << 28  # objects of at least this many bytes are loaded
 def target_option(default: str) -> Callable[[Any], Any]:
     """`--target`, and `--fast-math` as a part of it."""
     target = click.option(
-        "-t", "--target", default=default, show_default=True, callback=_with_fast_math,
+        "-t", "--target", metavar="TARGET", default=default, show_default=True, callback=_with_fast_math,
         help="The target, such as llvm{cpu=native}.",
     )  # fmt: skip
     fast = click.option(
@@ -57,12 +57,16 @@ def _with_fast_math(ctx: click.Context, param: click.Parameter, value: str) -> s
 def level_option(command: Any) -> Any:
     """Add `-O`; None if it is not given, see `levels.level_of`."""
     help = f"The optimization level: {MEANING} (default: {DEFAULT})."
-    return click.option("-O", "level", type=click.IntRange(0, 3), help=help)(command)
+    return click.option("-O", "level", metavar="0..3", type=click.IntRange(0, 3), help=help)(command)
 
 
 def pipeline_option(command: Any) -> Any:
     return click.option(
-        "-p", "--passes", "pipeline", help="Run this pipeline instead of -O, such as 'fuse,lower-to-tir,fuse-tir'."
+        "-p",
+        "--passes",
+        "pipeline",
+        metavar="PIPELINE",
+        help="Run this pipeline instead of -O, such as 'fuse,lower-to-tir,fuse-tir'.",
     )(command)
 
 
@@ -119,10 +123,13 @@ def warn(module: Any, target: str | None = None, more: Sequence[Diagnostic] = ()
         from dataclasses import replace
 
         from mlcc.cli.main import report
+        from mlcc.cli.terminal import QUIET, verbosity
         from mlcc.errors import CompileError, Severity
 
         if mode == "error":
             raise CompileError([replace(d, severity=Severity.ERROR) for d in warnings])
+        if verbosity() == QUIET:
+            return True
         settings = context.find_root().obj or {}
         report(CompileError(warnings), settings.get("diagnostics", "text"), settings.get("color", "auto"))
     return bool(warnings)
@@ -378,13 +385,26 @@ def build_object(
         return pieces
 
     from mlcc.cache.object_cache import is_known, kept_object
+    from mlcc.cli.terminal import VERBOSE, verbosity
 
     options = {
         "target": target, "level": level_of(level, sanitize), "pipeline": pipeline,
         "from": None if pipeline is None else os.getcwd(), "extern": sorted(allow_extern), "native": allow_native,
         "prefix": prefix, "sanitize": sanitize, "warnings": warnings_wanted(), "records": records_key(db),
     }  # fmt: skip
-    return kept_object(path, options, make, lambda: not told) if keep and is_known(target) else make()
+    if not keep or not is_known(target):
+        return make()
+    is_made = False
+
+    def make_now() -> Sequence[bytes | bytearray | memoryview]:
+        nonlocal is_made
+        is_made = True
+        return make()
+
+    code = kept_object(path, options, make_now, lambda: not told)
+    if not is_made and verbosity() == VERBOSE:
+        say(f"{path}: compiled before, from the cache")
+    return code
 
 
 def records_key(db: str | None) -> list[Any] | None:

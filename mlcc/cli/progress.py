@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+import click
+
+from mlcc.cli.terminal import QUIET, VERBOSE, is_terminal, verbosity
 from mlcc.progress import Listener, Work, listening
 
 PATIENCE = 1.0  # before the line appears
@@ -57,10 +60,21 @@ def _text(work: Work, finished: int, seconds: float) -> str:
     return f"{text}: {work.kernel}" if work.kernel else text
 
 
+class WorkLines(Listener):
+    """A line for each piece of work that is done, and what it took of one core: for --verbose."""
+
+    def done(self, work: Work, seconds: float) -> None:
+        click.echo(f"{_text(work, work.count, seconds)}: {seconds * 1e3:.1f} ms", err=True)
+
+
 @contextmanager
 def progress_shown() -> Iterator[None]:
-    """Show the progress of long work inside the `with`, if standard error is a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    """Show the progress of long work inside the `with`: with --verbose each piece of it, else a line on a terminal."""
+    if verbosity() == VERBOSE:
+        with listening(WorkLines()):
+            yield
+        return
+    if verbosity() == QUIET or not is_terminal(sys.stderr):
         yield
         return
     line = ProgressLine(sys.stderr)

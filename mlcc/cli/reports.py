@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import click
 
 import mlcc
+from mlcc.cli.terminal import has_color
 from mlcc.errors import Diagnostic, Label, render
 
 STYLES = ("text", "json", "sarif")
@@ -27,7 +27,7 @@ def write(diagnostics: Sequence[Diagnostic], style: str = "text", color: str = "
         for diagnostic in diagnostics:
             click.echo(json.dumps(as_json(diagnostic)), err=True)
         return
-    paint = color == "always" or (color == "auto" and sys.stderr.isatty() and "NO_COLOR" not in os.environ)
+    paint = has_color(color, sys.stderr)
     for diagnostic in diagnostics:
         click.echo(render(diagnostic, color=paint), err=True, color=paint)
 
