@@ -48,9 +48,15 @@ DIFFERENT = 3
 )  # fmt: skip
 @click.option("--size", "sizes", multiple=True, metavar="NAME=N", help="A size for --compare, such as b=2; repeatable.")
 @click.option(
-    "--rtol", metavar="NUMBER", default=1e-4, show_default=True, help="The tolerance of --compare, relative to the largest element."
+    "--rtol",
+    metavar="NUMBER",
+    default=1e-4,
+    show_default=True,
+    help="The tolerance of --compare, relative to the largest element.",
 )
-@click.option("--seed", metavar="N", default=0, show_default=True, help="The seed of the generated inputs of --compare.")
+@click.option(
+    "--seed", metavar="N", default=0, show_default=True, help="The seed of the generated inputs of --compare."
+)
 @force_option
 def command(
     file: str, output: str, data: str | None, weights: tuple[str, ...], link_weights: bool, weights_as_inputs: bool,

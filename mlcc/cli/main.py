@@ -10,7 +10,7 @@ import importlib
 import io
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,8 +19,12 @@ from mlcc.cli import signals
 from mlcc.errors import MachineError, MlccError
 from mlcc.temporaries import remove_temporaries
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 EXIT_INPUT, EXIT_USAGE, EXIT_DIFFERENT, EXIT_MACHINE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 3, 6, 70, 130
 
+COMPLETION = "_MLCC_COMPLETE"  # the variable by which a shell asks for completions
 _FLAGS_ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # options of `mlcc` that may stand behind the command
 # name -> one line of help; the module mlcc.cli.cmd_NAME is imported only when the command runs
 COMMANDS = {
@@ -71,7 +75,18 @@ class Lazy(click.Group):
             no_blas_threads()
         command: click.Command = importlib.import_module(f"mlcc.cli.cmd_{name}").command
         command.epilog = command.epilog or EXIT_CODES
+        if COMPLETION in os.environ:
+            from mlcc.cli.completion import add_values
+
+            add_values(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands, none of which is imported for that, or the options in front of them."""
+        from click.shell_completion import CompletionItem
+
+        names = [CompletionItem(name, help=help) for name, help in COMMANDS.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take -q and -v wherever they stand before a `--`."""
@@ -84,7 +99,7 @@ class Lazy(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from mlcc.cli.usage import command_hint
 
             ctx.fail(f"no such command `{args[0]}`; {command_hint(args[0], tuple(COMMANDS))}")
@@ -155,7 +170,7 @@ def run(argv: list[str]) -> int:
 
 def _run(argv: list[str], settings: dict[str, str]) -> int:
     try:
-        result = cli.main(args=argv, prog_name="mlcc", standalone_mode=False)
+        result = cli.main(args=argv, prog_name="mlcc", standalone_mode=False, complete_var=COMPLETION)
         _flush()
         return result if isinstance(result, int) else 0
     except MlccError as exc:
