@@ -5,16 +5,8 @@ from __future__ import annotations
 import click
 
 
-def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Topics and codes that begin so."""
-    from mlcc.codes import codes
-    from mlcc.reference.pages import topics
-
-    return [topic for topic in (*topics(), *codes()) if topic.startswith(incomplete)]
-
-
 @click.command("explain", context_settings={"ignore_unknown_options": True})
-@click.argument("topics", nargs=-1, metavar="[TOPIC]...", shell_complete=_complete)
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option("--list", "listed", is_flag=True, help="List everything that has a page.")
 def command(topics: tuple[str, ...], listed: bool) -> None:
     """Explain an operator (R.nn.conv2d), an intrinsic (T.exp), a pass (fuse), a schedule primitive (sch.split), a

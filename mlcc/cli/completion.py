@@ -60,18 +60,19 @@ def pass_names(ctx: click.Context, incomplete: str) -> Iterable[str]:
     return [*PASSES, *ALIASES]
 
 
-def codes(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """Codes of diagnostics."""
-    from mlcc.codes import codes
-
-    return sorted(codes())
-
-
 def topics(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """What `mlcc help` tells of."""
+    """Topics and codes that `mlcc explain` explains."""
+    from mlcc.codes import codes
+    from mlcc.reference import pages
+
+    return [*pages.topics(), *sorted(codes())]
+
+
+def help_topics(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    """Commands and topics, for `mlcc help`."""
     from mlcc.cli.main import COMMANDS
 
-    return [*COMMANDS, *codes(ctx, incomplete)]
+    return [*COMMANDS, *topics(ctx, incomplete)]
 
 
 def outputs(ctx: click.Context, incomplete: str) -> Iterable[str]:
@@ -102,6 +103,6 @@ def functions(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 
 VALUES: dict[str, Completer] = {
-    "target": targets, "pipeline": passes, "help_pass": pass_names, "code": codes, "topic": topics, "emit": outputs,
+    "target": targets, "pipeline": passes, "help_pass": pass_names, "topics": topics, "topic": help_topics, "emit": outputs,
     "func": functions,
 }  # fmt: skip

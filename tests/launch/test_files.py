@@ -337,7 +337,7 @@ def changed_member(change: Callable[[dict[str, Any]], None], member: str) -> Cal
     [
         (changed_member(lambda m: m["mlcc"].update(version="0.0.9"), "manifest.json"), r"made by mlcc 0\.0\.9"),
         (lambda name, content: None if name == "kernels.mlc" else content, "does not contain the text"),
-        (lambda name, content: content.replace(b"20", b"21") if name == "kernels.mlc" else content, "not match its launch plan"),
+        (lambda name, content: content.replace(b"20", b"21") if name == "kernels.mlc" else content, "not match its"),
         (lambda name, content: content[9:] if name == "kernels.mlc" else content, "cannot be read|not match its"),
         (lambda name, content: b"\xff\0" if name == "kernels.mlc" else content, "cannot be read"),
     ],
