@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from mlcc.errors import Diagnostic, Label, Source, Span, error, nearest
+from mlcc.errors import Diagnostic, Label, Source, Span, did_you_mean, error
 from mlcc.grammar.syntax import tree
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.global_info import GlobalInfo
 from mlcc.ir.relax import GlobalVar
 
+_FEW = 8  # names in scope that a message lists
 MAX_ERRORS = 50  # in one text
 
 # the names under which a text knows the parts of the language; import lines may add others
@@ -121,19 +122,23 @@ class Walk:
             if module is not None:
                 self.modules[name] = module
 
-    def unknown_name(self, cst: tree.Expr, name: str, scope: Scope) -> NoReturn:
-        """Report an unbound name, with a suggestion."""
+    def unknown_name(self, cst: tree.Expr, name: str, scope: Scope, graph: bool = False) -> NoReturn:
+        """Report an unbound name, with a suggestion; `graph`: in a relax function."""
+        from mlcc.grammar.foreign import call_hint, name_hint
+
         shown = name if len(name) <= 60 else f"{name[:60]}..."
         gone = scope.gone.get(name)
         if gone is not None:
             where, span = gone
             related = (Label(span, f"`{shown}` is bound here{where}"),) if span is not None else ()
             self.fail("E0202", f"`{shown}` is used outside its scope", cst, "not in scope here", related=related)
-        known = [*scope.names(), *self.functions]
-        close = nearest(name, known, 1)
-        help = f"did you mean `{close[0]}`?" if close else None
+        graph, known, text = graph or scope.graph, scope.names(), self.source.text
+        help = name_hint(name, text, cst.start, cst.end, graph) or did_you_mean(name, [*known, *self.functions])
+        help = help or call_hint(name, text, cst.end, graph)
         if help is None and self.source.text[cst.start : cst.start + 1] in ("'", '"'):  # a size such as "n * 2"
             help = f'bind it first: use it alone as a dimension, or pass it as a parameter `R.Shape(["{shown}"])`'
+        if help is None and 0 < len({*known}) <= _FEW:
+            help = f"bound here are {', '.join(f'`{n}`' for n in dict.fromkeys(known))}"
         self.fail("E0201", f"unknown name `{shown}`", cst, "not bound here", help=help)
 
 
@@ -147,6 +152,8 @@ class Binding:
 
 class Scope:
     """Nested name tables; names that went out of scope are kept for error messages."""
+
+    graph = False  # whether it is that of a relax function
 
     def __init__(self, outer: Scope | None = None) -> None:
         self._frames: list[tuple[dict[str, Binding], str]] = [({}, "")]

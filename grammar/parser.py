@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlcc.errors import CompileError, Label, Source, Span, did_you_mean
+from mlcc.errors import CompileError, Label, Source, Span, did_you_mean, error
 from mlcc.grammar.context import Enough, Scope, Skip, TypeVar, Walk
 from mlcc.grammar.global_infos import read_global_infos
 from mlcc.grammar.syntax import tree
@@ -23,6 +23,9 @@ from mlcc.recursion import MIXED, deep_recursion, uncollected
 # `# from tvm.script import tirx as T`: what TVM 0.27 prints above a text, as a comment or not
 _TIRX = re.compile(r"#\s*from\s+tvm\.script\s+import\s+(?:[\w, ]+,\s*)?tirx\b")
 _FUNCTIONS = {"T.prim_func": "T", "R.function": "R"}
+_OUTSIDE = 'a text runs no Python: outside of functions there are imports, and lines such as `n = TypeVar("n")`'
+_DECORATORS = "`@T.prim_func` for a loop-level function, `@R.function` for a graph-level one"
+_NETWORK = re.compile(r"class\s+\w+\s*\([^)]*\b(?:nn\.Module|LightningModule)\b")
 _CLASSES = {"I.ir_module", "R.rewriter", "tvm.script.ir_module", "tvm.ir_module"}
 
 
@@ -35,6 +38,7 @@ def parse(
     `name` is for messages. `data` has arrays for constants that the text only refers to; more are looked for beside
     the file, in `folder`.
     """
+    refuse_path(text)
     if folder is None and isinstance(text, os.PathLike):
         folder = os.path.dirname(os.fspath(text))
     source = read_source(text, name)
@@ -44,6 +48,21 @@ def parse(
             return reader.module()
         except Enough:
             raise CompileError(reader.walk.diagnostics) from None
+
+
+_PATH = re.compile(r"(?!\d)[\w./\\~:+-]*\.(?:mlc|mls|py|txt|onnx|pt2?|pth|npz|o|so)")
+
+
+def refuse_path(text: object, model: bool = True) -> None:
+    """Raises CompileError E0108 for a path where a text is expected, TypeError for what is neither."""
+    if isinstance(text, str) and (_PATH.fullmatch(text.strip()) or (0 < len(text) < 256 and os.path.isfile(text))):
+        help = f"pass a path as one: Path({text!r})" if model else f"pass what is in it: Path({text!r}).read_text()"
+        suffix = os.path.splitext(text)[1]
+        if suffix in (".onnx", ".pt2"):
+            help = f"import it: mlcc.frontend.from_{suffix[1:]}({text!r})"
+        raise CompileError(error("E0108", f"`{text}` is a path, not a text", help=help))
+    if not isinstance(text, (str, bytes, bytearray, os.PathLike)):
+        raise TypeError(f"a text, or the path of one, is expected, not {type(text).__name__}")
 
 
 @dataclass(eq=False)
@@ -105,8 +124,7 @@ class _Reader:
         elif isinstance(stmt, tree.Assign) and isinstance(stmt.target, tree.Name) and stmt.value is not None:
             self._prelude(stmt.target, stmt.value)
         elif not _is_no_op(stmt):
-            help = 'outside functions only imports are allowed, and lines such as `n = TypeVar("n")`'
-            walk.fail("E0208", "this is not allowed outside a function", stmt, help=help)
+            walk.fail("E0208", "this is not allowed outside a function", stmt, help=_OUTSIDE)
 
     def _class(self, cst: tree.Class) -> None:
         walk = self.walk
@@ -116,6 +134,10 @@ class _Reader:
         self.contents.module = cst
         decorators = [walk.dotted(tree.head(d)) for d in cst.decorators]
         plain = [d.id for d in cst.decorators if isinstance(d, tree.Name)]
+        if not cst.decorators and _NETWORK.match(walk.source.text, cst.start):
+            help = "save it by torch.export, and import that: `mlcc import model.pt2 -o model.mlc`"
+            walk.note("E0208", f"class `{cst.name}` is a module of PyTorch, and no text", cst, help=help)
+            raise Enough
         if not _CLASSES.intersection(d for d in decorators if d) and "ir_module" not in plain:
             walk.note(
                 "E0208", f"class `{cst.name}` is not marked as a module", cst, help="write `@I.ir_module` above it"
@@ -175,10 +197,9 @@ class _Reader:
             if kind is not None:
                 return kind
             written = walk.source.text[head.start : head.end]
-            hint = did_you_mean(written, _FUNCTIONS)
+            hint = did_you_mean(written, _FUNCTIONS) or _DECORATORS
             walk.fail("E0203", f"there is no decorator `@{written}`", decorator, help=hint)
-        help = "`@T.prim_func` for a loop-level function, `@R.function` for a graph-level one"
-        return walk.fail("E0208", f"function `{cst.name}` has no decorator", cst.place, help=help)
+        return walk.fail("E0208", f"function `{cst.name}` has no decorator", cst.place, help=_DECORATORS)
 
     def _prelude(self, target: tree.Name, value: tree.Expr) -> None:
         """Read `n = TypeVar("n")`, `n = T.int64()` or `cls = Module`: names visible in all following functions."""
@@ -192,6 +213,9 @@ class _Reader:
         if isinstance(value, tree.Call) and isinstance(value.function, tree.Name) and value.function.id == "TypeVar":
             walk.prelude.define(name, TypeVar(name, INT64), span)
             return
+        path = walk.dotted(value.function) if isinstance(value, tree.Call) else None
+        if path is not None and path.startswith("R."):
+            walk.fail("E0208", f"`{path}` cannot be called outside a function", value, help=_OUTSIDE)
         from mlcc.grammar.tir.calls import declared_dtype
 
         dtype = declared_dtype(Evaluator(walk, walk.prelude), value)

@@ -44,6 +44,19 @@ _PUBLIC = {
 _MODULES = ("frontend", "ir", "relax", "runtime", "te", "tune")
 
 
+_MEANT = {  # names of other packages
+    "compile": "mlcc.build(mod) compiles a module",
+    "jit": "mlcc.build(mod) compiles a module",
+    "tir": "mlcc.parse(text) reads TensorIR, mlcc.Schedule(mod) schedules it",
+    "transform": "mlcc.run_passes(mod, 'fuse,lower-to-tir') runs passes",
+    "nd": "arrays are those of NumPy, or of any library that speaks DLPack",
+    "device": "what is compiled for a GPU runs on the current CUDA device",
+    "from_onnx": "it is mlcc.frontend.from_onnx",
+    "from_pytorch": "it is mlcc.frontend.from_exported_program",
+    "Module": "it is mlcc.IRModule",
+}
+
+
 def __getattr__(name: str) -> _Any:
     where = _PUBLIC.get(name)
     if where is not None:
@@ -52,7 +65,8 @@ def __getattr__(name: str) -> _Any:
         return value
     if name in _MODULES:
         return _importlib.import_module(f"mlcc.{name}")
-    raise AttributeError(f"module 'mlcc' has no attribute {name!r}")
+    hint = _MEANT.get(name)
+    raise AttributeError(f"module 'mlcc' has no attribute {name!r}" + (f": {hint}" if hint else ""))
 
 
 def __dir__() -> list[str]:

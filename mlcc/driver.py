@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, Diagnostic, MlccError, Severity, error, together
 from mlcc.ir.module import Func, IRModule
+from mlcc.ir.relax import Function
+from mlcc.ir.tir import PrimFunc
 from mlcc.recursion import uncollected
 
 if TYPE_CHECKING:
@@ -116,8 +118,25 @@ def run_passes(
 
     where = Target.parse(target)
     pipeline = Pipeline.parse(passes, target=where.kind) if isinstance(passes, str) else passes
+    if not isinstance(pipeline, Pipeline):
+        raise TypeError(f"passes are a text such as 'fuse,lower-to-tir', or a Pipeline, not {type(passes).__name__}")
     looking = [*([VerifyEach()] if verify_each else []), *observers]
-    return run_pipeline(pipeline, mod, PassContext(where, folder, builds=builds), looking)
+    return run_pipeline(pipeline, _module_of(mod), PassContext(where, folder, builds=builds), looking)
+
+
+def _module_of(mod: object) -> IRModule:
+    """The module that is given, or that of a function. Raises TypeError for anything else, with what makes one."""
+    if isinstance(mod, IRModule):
+        return mod
+    if isinstance(mod, (PrimFunc, Function)):
+        return IRModule.from_expr(mod)
+    what = f"a module is expected, not {mod!r:.60}"
+    if isinstance(mod, (str, os.PathLike)):
+        raise TypeError(f"{what}: read it, mlcc.parse(Path({os.fspath(mod)!r}))")
+    if hasattr(mod, "forward") or hasattr(mod, "graph_module"):
+        help = "mlcc.frontend.from_exported_program(torch.export.export(model, inputs))"
+        raise TypeError(f"a module is expected, not a model of PyTorch ({type(mod).__name__}): import it, {help}")
+    raise TypeError(f"{what}: mlcc.parse(text) makes one")
 
 
 # ---------------------------------------------------------------- building
@@ -146,11 +165,11 @@ def build(
     from mlcc.verify import check
 
     settings.check("MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE", "MLCC_JOBS")
-    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    module = _module_of(mod)
     where = Target.parse(target)
     backend = backends.of(where)
-    if opt_level is not None and not 0 <= opt_level <= 3:
-        raise ValueError(f"opt_level must be 0 to 3, not {opt_level}")
+    if opt_level is not None and not (isinstance(opt_level, int) and 0 <= opt_level <= 3):
+        raise ValueError(f"opt_level must be 0 to 3, not {opt_level!r}")
     level = level_of(opt_level, sanitize)
     check(module, build=True)
     if sanitize and not backend.sanitizing:

@@ -73,7 +73,8 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
     try:
         tensor = borrow(value) if located is None else located.tensor
     except NotATensor as exc:
-        raise Refused("E0803", f"{label} is {exc}, expected {show_tensor(leaf)}") from None
+        help = f"numpy.asarray(..., {leaf.dtype!r}) makes an array" if isinstance(value, (list, tuple)) else None
+        raise Refused("E0803", f"{label} is {exc}, expected {show_tensor(leaf)}", help) from None
     exotic = value.dtype if isinstance(value, np.ndarray) and value.dtype.kind == "V" else None
     tagged = stated_dtype(value.dtype) if isinstance(value, np.ndarray) else None
     if tagged is not None and tagged != leaf.dtype:
@@ -157,7 +158,12 @@ def reinterpret(leaf: Value, tensor: Tensor, storage_dtype: str, label: str) -> 
     if lanes > 1 and tensor.code == base and tensor.strides is None and tensor.shape and tensor.shape[-1] == lanes:
         return Tensor(tensor.address, tensor.shape[:-1], None, leaf.code, tensor.readonly, tensor.owner)
     if tensor.code != leaf.code:
-        raise Refused("E0804", f"{label} is {tensor.dtype}, expected {show_tensor(leaf)}")
+        help = (
+            f'convert it by .astype("{leaf.dtype}")'
+            if tensor.dtype in ("float64", "float32", "int64", "int32")
+            else None
+        )
+        raise Refused("E0804", f"{label} is {tensor.dtype}, expected {show_tensor(leaf)}", help)
     return tensor
 
 

@@ -97,6 +97,15 @@ def damaged(reason: str) -> LoadError:
     )
 
 
+def not_elf(data: Data | memoryview) -> LoadError:
+    """The error for a file that is no ELF file; a text is named as one."""
+    head = bytes(data[:4096])
+    if head and b"\0" not in head and all(byte >= 32 or byte in b"\t\r\n\f" for byte in head):
+        help = "compile it, `mlcc compile model.mlc -o model.o`; `mlcc run` takes a .mlc as it is"
+        return LoadError(error("E0851", "not a sound artifact: this is a text", help=help))
+    return damaged("not an ELF file")
+
+
 def is_elf(data: Data | memoryview) -> bool:
     return bytes(data[:4]) == MAGIC
 
@@ -104,7 +113,7 @@ def is_elf(data: Data | memoryview) -> bool:
 def read_header(data: Data) -> tuple[int, int, tuple[int, ...]]:
     """Return (type, machine, all header fields) of a 64-bit little-endian ELF file."""
     if len(data) < HEADER.size or not is_elf(data):
-        raise damaged("not an ELF file")
+        raise not_elf(data)
     fields = HEADER.unpack_from(data)
     ident, kind, machine, version = fields[0], fields[1], fields[2], fields[3]
     if ident[4] != 2 or ident[5] != 1 or ident[6] != 1 or version != 1:

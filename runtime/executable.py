@@ -38,6 +38,12 @@ class Executable:
             raise CallError(error("E0801", f"the artifact has no function `{name}`", help=hint))
         return function
 
+    def __getattr__(self, name: str) -> Any:
+        text = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in self.__dict__.get("functions", ()):
+            text += f': call the function as exe["{name}"](...)'
+        raise AttributeError(text)
+
     def __contains__(self, name: object) -> bool:
         return name in self.functions
 

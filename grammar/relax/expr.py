@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from mlcc import ops
-from mlcc.errors import did_you_mean
 from mlcc.grammar.context import Scope
 from mlcc.grammar.global_infos import resolve_device
 from mlcc.grammar.metadata import metadata_key
@@ -73,7 +72,13 @@ def _literal(fw: FunctionWalk, cst: tree.Literal) -> Any:
     return cst.value
 
 
-def _scalar(fw: FunctionWalk, cst: tree.Expr) -> Any:
+def _logic(fw: FunctionWalk, cst: tree.Bool | tree.Choice) -> Any:
+    if fw.is_graph_level(cst):
+        if isinstance(cst, tree.Bool):
+            what, word = f"operator `{cst.op}`", f"logical_{cst.op}(x1, x2)"
+        else:
+            what, word = "`if` in an expression", "where(condition, x1, x2)"
+        fw.walk.fail("E0406", f"tensors have no {what}", cst, help=f"write `R.{word}`, element by element")
     return fw.scalar(cst)
 
 
@@ -82,6 +87,9 @@ def _infix(fw: FunctionWalk, cst: tree.Unary | tree.Binary | tree.Compare) -> An
 
 
 def _lambda(fw: FunctionWalk, cst: tree.Lambda) -> tir.IndexMap:
+    if fw.is_graph_level(cst):
+        help = "write a function inside this one: `@R.function` above `def f(v: R.Tensor(...)):`"
+        fw.walk.fail("E0406", "a lambda is a map of indices, no function of tensors", cst, help=help)
     with fw.guard(cst):
         return index_map_of(Evaluator(fw.walk, Scope(fw.scalars)), cst)
 
@@ -116,7 +124,26 @@ def _attribute(fw: FunctionWalk, cst: tree.Attribute) -> Any:
     path = fw.walk.dotted(cst, fw.scope)
     if path is not None:
         fw.walk.fail("E0406", f"`{path}` is not a value", cst)
-    fw.walk.fail("E0406", f"values of a relax function have no attribute `{cst.name}`", cst)
+    _no_attribute(fw, cst, called=False)
+
+
+def _no_attribute(fw: FunctionWalk, cst: tree.Attribute, called: bool) -> NoReturn:
+    """Report an attribute or method that nothing has: of a library, or of a value."""
+    from mlcc.grammar.foreign import method_hint
+
+    root: tree.Expr = cst
+    while isinstance(root, tree.Attribute):
+        root = root.base
+    if isinstance(root, tree.Name) and fw.find(root.id) is None:
+        fw.resolve(root)
+    help = method_hint(source_text(fw, cst.base), cst.name, called)
+    fw.walk.fail("E0406", f"values of a relax function have no attribute `{cst.name}`", cst, help=help)
+
+
+def source_text(fw: FunctionWalk, cst: tree.Expr) -> str:
+    """The text of an expression for a message: what is long is `x`."""
+    text = fw.walk.source.text[cst.start : cst.end]
+    return text if len(text) <= 20 and "\n" not in text else "x"
 
 
 def is_module(fw: FunctionWalk, cst: tree.Expr) -> bool:
@@ -138,6 +165,7 @@ def _index(fw: FunctionWalk, cst: tree.Index) -> Any:
     data = relax_const.metadata(fw, cst)
     if data is not None:
         return data
+    _refuse_tensor(fw, cst)
     if len(cst.items) != 1 or isinstance(cst.items[0], tree.Slice):
         fw.walk.fail("E0408", "the index of a tuple must be a single number", cst)
     at = values.plain(fw.scalar(cst.items[0]))
@@ -149,6 +177,31 @@ def _index(fw: FunctionWalk, cst: tree.Index) -> Any:
             fw.walk.fail("E0408", f"index {at} is out of range: the tuple has {len(base)} items", cst.items[0])
         return base[at]
     return item(fw, as_expr(fw, base, cst.base), at, cst)
+
+
+def _refuse_tensor(fw: FunctionWalk, cst: tree.Index) -> None:
+    """Fail for an index of a tensor that a name stands for, naming the operators that select."""
+    found = fw.find(cst.base.id) if isinstance(cst.base, tree.Name) else None
+    info = found.value.struct_info if found is not None and isinstance(found.value, relax.Expr) else None
+    if isinstance(info, relax.TensorStructInfo):
+        from mlcc.grammar.foreign import index_hint
+
+        items = [(_index_kind(i), fw.walk.source.text[i.start : i.end]) for i in cst.items]
+        shape = info.shape.values if isinstance(info.shape, relax.ShapeExpr) else ()
+        help = index_hint(source_text(fw, cst.base), items, [_size_text(size) for size in shape])
+        fw.walk.fail("E0408", "only tuples are indexed, and this is a tensor", cst, help=help)
+
+
+def _size_text(size: tir.Expr) -> str:
+    from mlcc.grammar.printer.printer import script
+
+    known = tir.const_int(size)
+    return script(size).strip() if known is None else str(known)
+
+
+def _index_kind(cst: tree.Expr) -> str:
+    number = isinstance(cst, tree.Int) or (isinstance(cst, tree.Unary) and isinstance(cst.operand, tree.Int))
+    return "slice" if isinstance(cst, tree.Slice) else "number" if number else "other"
 
 
 def item(fw: FunctionWalk, base: relax.Expr, at: int, cst: tree.Expr) -> relax.TupleGetItem:
@@ -262,8 +315,10 @@ def _operator_call(
 ) -> relax.Call:
     """The call of an operator."""
     if not ops.is_operator(name):
+        from mlcc.ops.meant import operator_help
+
         known = [*(n.removeprefix("relax.") for n in ops.names()), *_FORMS, *_CALLEES, "call_packed", *_STATEMENTS]
-        fw.walk.fail("E0440", f"there is no operator `R.{name}`", tree.head(cst), help=did_you_mean(name, known))
+        fw.walk.fail("E0440", f"there is no operator `R.{name}`", tree.head(cst), help=operator_help(name, known))
     stated = _stated_result_type(fw, cst, name, kwargs) if isinstance(cst, tree.Call) else None
     with fw.guard(cst):
         bound = ops.bind_call(name, args, kwargs, fw.walk.span(cst))
@@ -302,6 +357,8 @@ def _call_value(fw: FunctionWalk, cst: tree.Call) -> Any:
         method = _method(fw, cst)
         if method is not None:
             return method
+        if fw.walk.dotted(head, fw.scope) is None:
+            _no_attribute(fw, head, called=True)
     callee = value(fw, head)
     args, kwargs = _arguments(fw, cst)
     if isinstance(callee, relax.ExternFunc):
@@ -430,8 +487,8 @@ def _match_cast(fw: FunctionWalk, cst: tree.Call, arguments: dict[str, tree.Expr
 _VALUE: dict[type[tree.Expr], Callable[[FunctionWalk, Any], Any]] = {
     tree.Int: _literal, tree.Float: _literal, tree.Str: _literal, tree.Const: _literal, tree.Name: _name,
     tree.Tuple: _display, tree.List: _display, tree.Dict: _dict, tree.Attribute: _attribute, tree.Call: call,
-    tree.Index: _index, tree.Unary: _infix, tree.Binary: _infix, tree.Compare: _infix, tree.Bool: _scalar,
-    tree.Choice: _scalar, tree.Lambda: _lambda,
+    tree.Index: _index, tree.Unary: _infix, tree.Binary: _infix, tree.Compare: _infix, tree.Bool: _logic,
+    tree.Choice: _logic, tree.Lambda: _lambda,
 }  # fmt: skip
 _FORMS: dict[str, Form] = {
     **FORMS,

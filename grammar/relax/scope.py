@@ -92,7 +92,7 @@ class FunctionWalk:
             return self.walk.functions[name]
         if name in self.walk.self_names or name == self.walk.module_name:
             return MODULE
-        self.walk.unknown_name(cst, name, self.scope)
+        self.walk.unknown_name(cst, name, self.scope, graph=True)
 
     def member(self, cst: tree.Expr, name: str) -> relax.GlobalVar:
         """A function of the module. Fails if there is none of that name."""
@@ -219,6 +219,8 @@ class FunctionWalk:
 
 class Scalars(Scope):
     """The names of a function as scalar expressions see them: a scalar variable stands for its symbolic value."""
+
+    graph = True
 
     def __init__(self, function: FunctionWalk) -> None:
         super().__init__()

@@ -35,7 +35,8 @@ def read_signature(fw: FunctionWalk, cst: tree.Def) -> Signature:
     annotated: list[tuple[tree.Parameter, tree.Expr]] = []
     for parameter in parameters:
         if parameter.annotation is None:
-            walk.fail("E0413", f"parameter `{parameter.name}` needs a type annotation", parameter)
+            help = f'such as `{parameter.name}: R.Tensor((4, "n"), "float32")`'
+            walk.fail("E0413", f"parameter `{parameter.name}` needs a type annotation", parameter, help=help)
         annotated.append((parameter, parameter.annotation))
         _introduce(fw, cst, parameter.name, parameter.annotation, scalars)
     params = []

@@ -111,7 +111,8 @@ def _sort(
 def dimensions(fw: FunctionWalk, cst: tree.Expr) -> tuple[tir.Expr, ...]:
     """The dimensions that a tuple or list gives, each a number, an expression, or a string that holds one."""
     if not isinstance(cst, tree.Display):
-        fw.walk.fail("E0401", "a shape must be a tuple such as (1, n)", cst)
+        help = 'put the sizes into brackets: R.Tensor((1, "n"), "float32")'
+        fw.walk.fail("E0401", "a shape must be a tuple such as (1, n)", cst, help=help)
     return tuple(dimension(fw, item) for item in cst.items)
 
 

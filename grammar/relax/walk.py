@@ -177,7 +177,7 @@ class _Walker:
         if walk is not None:
             walk(self, cst)
         elif not isinstance(cst, (tree.Pass, tree.Import)):
-            help = "R.assert_op checks a condition" if isinstance(cst, tree.Assert) else None
+            help = _INSTEAD.get(type(cst))
             name = _NOUNS.get(type(cst), f"`{cst.kind}`")
             self.walk.fail("E0414", f"relax functions cannot contain {name}", cst, help=help)
 
@@ -273,7 +273,8 @@ class _Walker:
             self._unpack(target, value, cst)
             return
         if not isinstance(target, tree.Name):
-            self.walk.fail("E0414", "only names can be bound in a relax function", target)
+            help = "tensors do not change: R.slice_scatter, R.scatter_elements and R.index_put return changed ones"
+            self.walk.fail("E0414", "only names can be bound in a relax function", target, help=help)
         if value is MODULE or isinstance(value, (str, DType, list, relax.StructInfo, Attrs)) or value is None:
             if value is None:
                 self.walk.fail("E0406", "None is not a value of a relax function", cst)
@@ -444,6 +445,13 @@ class _Walker:
 _STATEMENT: dict[type[tree.Stmt], Callable[[_Walker, Any], None]] = {
     tree.Assign: _Walker._assign, tree.Expression: _Walker._expression, tree.Return: _Walker._return,
     tree.With: _Walker._with, tree.If: lambda w, cst: if_statement(w.fw, cst, w.statements), tree.Def: _Walker._nested,
+}  # fmt: skip
+_LOOP = (
+    "write the steps out one by one, or a loop in a `@T.prim_func`; a function that calls itself at its end is a loop"
+)
+_INSTEAD: dict[type[tree.Stmt], str] = {
+    tree.For: _LOOP, tree.While: _LOOP, tree.AugAssign: "write `y = R.add(y, x)`",
+    tree.Assert: "R.assert_op checks a condition",
 }  # fmt: skip
 _NOUNS: dict[type[tree.Stmt], str] = {
     tree.For: "loops", tree.While: "loops", tree.AugAssign: "`+=` and the like", tree.Assert: "`assert`",

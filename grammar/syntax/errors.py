@@ -107,6 +107,7 @@ def _describe(
     last: Token | None,
 ) -> Diagnostic:  # fmt: skip
     """The error at a token of `group`; at the end of a block or of the text it is placed after `last`."""
+    help: str | None
     _feed(automaton, states, group[:failed])
     accepted = automaton.accepted(states)
     token = group[failed]
@@ -119,24 +120,37 @@ def _describe(
         first = group[0]
         return error("E0110", f"{foreign} are not part of the language", Span(source, first.start, first.end))
     if token.type == "FOR" and failed:
-        return error("E0110", "comprehensions are not part of the language", span)
+        help = "write the items one by one"
+        return error("E0110", "comprehensions are not part of the language", span, help=help)
     if token.type == "INDENT":
         return error("E0103", "unexpected indentation", span, "the block of this line was written after its `:`")
     if failed == 0 and token.type in ("ELSE", "ELIF"):
         return error("E0101", f"`{token.value}` without a matching `if`", span)
     if accepted and accepted <= {"AT", "DEF", "CLASS"}:
-        return error("E0101", "expected a function", span, "a decorator stands before `def` or `class`")
+        module = "this looks like a module: a schedule script calls primitives, `sch.split(...)`"
+        label, help = "a decorator stands before `def` or `class`", module if start == "script" else None
+        return error("E0101", "expected a function", span, label, help=help)
     if failed == 0 and token.type in ("FOR", "WHILE", "IF", "WITH", "CLASS"):
         where = "in a schedule script" if start == "script" else "inside a function or class"
         message = f"a class is not allowed {where}" if token.type == "CLASS" else f"`{token.value}` outside a function"
-        return error("E0101", message, span)
+        return error("E0101", message, span, help=_foreign_hint(source, token, failed))
     if token.type in ("NEWLINE", "$END", "DEDENT"):
         label = "the line ends here"
         at = before.end if before is not None else token.start
         span = Span(source, at, at + 1)
     else:
         label = f"unexpected {'name ' if token.type == 'NAME' else ''}`{source.text[token.start : token.end][:40]}`"
-    return error("E0101", f"expected {_words(accepted, failed)}", span, label, help=_hint(token, accepted))
+    help = _hint(token, accepted) or _foreign_hint(source, token, failed)
+    return error("E0101", f"expected {_words(accepted, failed)}", span, label, help=help)
+
+
+def _foreign_hint(source: Source, token: Token, failed: int) -> str | None:
+    from mlcc.grammar.syntax.slips import conflict_hint, token_hint
+
+    number, column = source.line_col(token.start)
+    line = source.line(number)
+    word = source.text[token.start : token.end]
+    return (conflict_hint(line) if failed == 0 else None) or token_hint(line, word, line[: column - 1], failed == 0)
 
 
 def _words(accepted: set[str], failed: int) -> str:

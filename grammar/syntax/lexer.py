@@ -48,6 +48,7 @@ _KINDS = {
 }
 _OPENER = {")": "(", "]": "[", "}": "{"}
 _CLOSER = {"(": ")", "[": "]", "{": "}"}
+_FOREIGN_HEADERS = ("try", "except", "finally", "match")  # refused where they stand; what they open is no second error
 _HEADERS = {"CLASS", "DEF", "FOR", "WHILE", "IF", "ELIF", "ELSE", "WITH"}
 _NEVER_INSIDE = {
     "CLASS", "DEF", "WHILE", "WITH", "RETURN", "PASS", "BREAK", "CONTINUE", "ASSERT", "IMPORT", "FROM", "AT",
@@ -159,12 +160,12 @@ class Lexer:
                 "E0104", "inconsistent tabs and spaces", token.start - len(blank), token.start,
                 "the depth of this indentation depends on the width of a tab", help="indent with spaces only",
             )  # fmt: skip
-        opens = header is not None and header.type in _HEADERS
+        opens = header is not None and (header.type in _HEADERS or header.value in _FOREIGN_HEADERS)
         if tab8 > top8:
             if len(self._widths) > MAX_INDENTS:
                 self._note("E0107", f"blocks are nested more than {MAX_INDENTS} deep", token.start, token.end)
                 raise Stop
-            if not opens:
+            if not opens and self._line not in self.bad_lines:
                 self._note(
                     "E0103", "unexpected indentation", token.start - len(blank), token.start,
                     "no block starts here",
@@ -287,6 +288,8 @@ class Lexer:
         hint = None
         if "quotation mark" in name:
             hint = "strings take straight quotes, \" or '"
+        elif char == "`":
+            hint = "remove what is of Markdown, such as the fences around the text"
         elif char == "!":
             hint = "write `not` for negation"
         elif "space" in name:

@@ -289,6 +289,8 @@ class Builder:
                 stack.append(top.value)
             else:
                 help = "write `==` for a comparison" if isinstance(top, tree.Infix) else None
+                if isinstance(top, tree.Call):
+                    help = "an element of a buffer is written with square brackets: `A[i]`"
                 self._problem(top, f"cannot assign to {_NOUNS.get(type(top), 'this')}", help)
 
     def _check_unique(self, named: Sequence[tree.Parameter | tree.Keyword], what: str) -> None:

@@ -131,7 +131,9 @@ def axes(fw: FunctionWalk, target: tree.Expr, call: tree.Call) -> bool:
             target = target.items[0]
         _axis(fw, frame, target, _KINDS[kind], call)
     else:
-        fw.walk.fail("E0203", f"there is no `{path}`", call.function, help=did_you_mean(kind, [*_KINDS, "remap"]))
+        known = [*_KINDS, "remap"]
+        help = did_you_mean(kind, known) or "the axes of a block are T.axis.spatial and T.axis.reduce"
+        fw.walk.fail("E0203", f"there is no `{path}`", call.function, help=help)
     return True
 
 

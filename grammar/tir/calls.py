@@ -43,7 +43,11 @@ def call(ev: Operators, path: str, cst: tree.Call) -> Any:
     """A call of the function with that dotted name."""
     name = path.removeprefix("T.")
     if name == path:
-        return ev.walk.fail("E0203", f"`{path}` is unknown here", cst.function, help=suggestion(path))
+        from mlcc.grammar.foreign import intrinsic_hint
+
+        operator = path.startswith("R.") and intrinsic_hint(path)
+        help = f"`R.` has operators of graphs, on whole tensors; {operator}" if operator else suggestion(path)
+        return ev.walk.fail("E0203", f"`{path}` is unknown here", cst.function, help=help)
     handler = CALLS.get(name)
     if handler is not None:
         return handler(ev, cst)
@@ -79,6 +83,11 @@ def constant(ev: Operators, path: str, cst: tree.Attribute) -> Any:
 def suggestion(path: str) -> str | None:
     """Return the known function that was probably meant, for messages, or None."""
     name = path.removeprefix("T.")
+    from mlcc.grammar.foreign import intrinsic_hint
+
+    hint = intrinsic_hint(name)
+    if hint is not None:
+        return hint
     candidate = did_you_mean(name, [*CALLS, *intrinsics.INTRINSICS, *STATEMENTS, *_COMMON_DTYPES])
     return None if candidate is None else candidate.replace("`", "`T.", 1)
 

@@ -54,6 +54,8 @@ class Evaluation:
             return value.var
         what = describe(value)
         help = "index it: `X[i, j]`" if isinstance(value, tir.Buffer) else None
+        if isinstance(value, tuple):
+            help = f"it has {len(value)} items: bind a name to each, as in `for i, j in T.grid(4, 4)`"
         return self.walk.fail("E0300", f"{what} is not a scalar expression", cst, help=help)
 
     def build(self, cst: tree.Node, fn: Callable[..., Any], *args: Any) -> Any:

@@ -29,7 +29,11 @@ def attribute(ev: Operators, base: Any, name: str, cst: tree.Expr) -> Any:
     if name in methods:
         return ev.walk.fail("E0300", f"`{name}` must be called", cst)
     known = [*methods, *(_BUFFER if isinstance(base, tir.Buffer) else ("dtype",))]
-    return ev.walk.fail("E0203", f"{describe(base)} has no `{name}`", cst, help=did_you_mean(name, known))
+    from mlcc.grammar.foreign import intrinsic_hint
+
+    whole = ev.walk.source.text[cst.start : cst.end]
+    help = did_you_mean(name, known) or intrinsic_hint(name, whole.rpartition(".")[0])
+    return ev.walk.fail("E0203", f"{describe(base)} has no `{name}`", cst, help=help)
 
 
 def call(ev: Operators, base: Any, name: str, cst: tree.Call) -> Any:

@@ -132,7 +132,9 @@ def _output(file: str, output: str | None, emit: str | None, backend: Backend[An
         raise click.UsageError(f"Invalid value for '--emit': {emit!r}: {hint}")
     if kind not in backend.outputs:
         names = ", ".join(k.name for k in backend.outputs)
-        raise CompileError(error("E0755", f"cannot write `{kind.name}` for {backend.kind}", help=f"known are {names}"))
+        other = next(b.kind for b in backends.every() if kind in b.outputs)
+        help = f"known are {names}; `{kind.name}` is for -t {other}"
+        raise CompileError(error("E0755", f"cannot write `{kind.name}` for {backend.kind}", help=help))
     if output is None:
         output = "-" if file == "-" else os.path.splitext(file)[0] + kind.suffix
     return output, kind

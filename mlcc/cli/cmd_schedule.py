@@ -95,12 +95,17 @@ def command(
     if func is not None:
         schedule.work_on(func)
 
+    shown = []
+
     def write(text: str) -> None:
+        shown.append(text)
         click.echo(text, err=True, nl=not text.endswith("\n"))
 
     after = ShowEach(schedule, write) if show_each else None
     folder = "." if script == "-" else os.path.dirname(script) or "."
     intrinsics = run_script(schedule, source, folder=folder, show=write, after=after)
+    if not schedule.trace.insts and not shown:
+        _warn_of_nothing(script)
     more: dict[str, Content] = {}
     if trace_path is not None:
         beside = os.path.dirname(trace_path) or "."
@@ -108,6 +113,20 @@ def command(
         more[trace_path] = "".join(lines) + str(schedule.trace)
     write_module(schedule.mod, output, dialect, data=data, outputs=outputs, more=more, style=KEPT)
     return 0
+
+
+def _warn_of_nothing(script: str) -> None:
+    """Show a warning (W0601) for a script that applied no primitive."""
+    from dataclasses import replace
+
+    from mlcc.cli.main import report
+    from mlcc.errors import CompileError, Severity, error
+
+    help = 'a script calls primitives, such as `sch.parallel(sch.get_loops("C")[0])`, or its last function does'
+    warning = error("W0601", f"{script} has no steps: the module stays as it is", help=help)
+    settings = click.get_current_context().find_root().obj or {}
+    problem = CompileError(replace(warning, severity=Severity.WARNING))
+    report(problem, settings.get("diagnostics", "text"), settings.get("color", "auto"))
 
 
 def _write_chosen_script(file: str, target: str, why: bool, plans: int | None, output: str) -> int:

@@ -103,6 +103,6 @@ def functions(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 
 VALUES: dict[str, Completer] = {
-    "target": targets, "pipeline": passes, "help_pass": pass_names, "topics": topics, "topic": help_topics, "emit": outputs,
-    "func": functions,
+    "target": targets, "pipeline": passes, "help_pass": pass_names, "topics": topics, "topic": help_topics,
+    "emit": outputs, "func": functions,
 }  # fmt: skip

@@ -1,6 +1,11 @@
 """Diagnostic codes: schedules, the script language."""
 
 CODES: dict[str, tuple[str, str]] = {
+    "W0601": (
+        "a script without steps",
+        "The script applied no primitive, so the module stays as it is: the script is empty, or its last function "
+        "does nothing.",
+    ),
     "E0600": (
         "a name that the script does not define",
         "A script knows `sch`, its own variables and functions, and a few functions such as `range` and `len`; "

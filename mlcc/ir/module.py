@@ -38,7 +38,11 @@ class IRModule:
         return IRModule({str(func.attrs.get("global_symbol", "main")): func})
 
     def __getitem__(self, name: str | relax.GlobalVar) -> Func:
-        return self.functions[_name(name)]
+        try:
+            return self.functions[_name(name)]
+        except KeyError:
+            known = ", ".join(f"`{n}`" for n in self.functions) or "none"
+            raise KeyError(f"no function `{_name(name)}`: the module has {known}") from None
 
     def __setitem__(self, name: str | relax.GlobalVar, func: Func) -> None:
         self.functions[_name(name)] = func

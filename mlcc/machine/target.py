@@ -235,6 +235,17 @@ _DEFAULT_VERSIONS = {
     "x86_64": ("x86-64-v3", "x86-64-v4", "cascadelake"),
     "aarch64": ("neoverse-n1", "neoverse-v1"),
 }
+_CPU, _GPU = "a CPU is `llvm`, this very one `llvm{cpu=native}`", "a GPU of NVIDIA's is `cuda`, as `cuda{arch=sm_90}`"
+_MEANT = {  # words for machines that are no targets
+    **dict.fromkeys(("cpu", "host", "native", "c", "x86", "x86_64", "amd64", "x64", "intel"), _CPU),
+    **dict.fromkeys(("arm", "arm64", "aarch64"), "it is `llvm{triple=aarch64-linux-gnu}`"),
+    **dict.fromkeys(("gpu", "nvidia", "nvptx", "ptx"), _GPU),
+    **dict.fromkeys(
+        ("opencl", "vulkan", "metal", "rocm", "hip", "webgpu", "amd"),
+        "the targets are `llvm`, a CPU, and `cuda`, a GPU of NVIDIA's (`--emit metal` writes its kernels as Metal)",
+    ),
+    **dict.fromkeys(("riscv", "riscv64", "wasm", "hexagon"), "code for CPUs is made for x86_64 and aarch64: `llvm`"),
+}
 KINDS: dict[str, type[Target]] = {"cuda": CudaTarget, "llvm": LlvmTarget}
 
 
@@ -259,7 +270,8 @@ def _class_of(kind: str, span: Span | None = None) -> type[Target]:
         _register_installed(kind, span)
     cls = KINDS.get(kind)
     if cls is None:
-        help = did_you_mean(kind, KINDS) or f"the targets are {', '.join(f'`{k}`' for k in KINDS)}"
+        help = _MEANT.get(kind.lower()) or did_you_mean(kind, KINDS)
+        help = help or f"the targets are {', '.join(f'`{k}`' for k in KINDS)}"
         raise CompileError(error("E0791", f"unknown target `{kind}`", span, help=help))
     return cls
 
@@ -285,7 +297,18 @@ def _parse(text: str) -> Target:
         return _from_item(_from_json(text))
     if re.match(r"[\w/.]+\s+-", stripped):
         return _from_item(_from_flags(text))
+    _refuse_equals(text)
     return _from_item(parse_one(text, "TARGET", "E0790"))
+
+
+def _refuse_equals(text: str) -> None:
+    """Raises CompileError E0790 for `llvm=native`, which has the value where options should be."""
+    match = re.match(r"\s*(\w+)([=:])(.+)", text)
+    if match is not None and match[1] in KINDS:
+        key = "arch" if match[1] == "cuda" else "cpu"
+        span = Span(Source("TARGET", text), match.start(2), len(text))
+        help = f"options stand in braces: `{match[1]}{{{key}={match[3].strip()}}}`"
+        raise CompileError(error("E0790", f"unexpected text after `{match[1]}`", span, help=help))
 
 
 def _expand_tag(name: str) -> str:
@@ -356,6 +379,8 @@ def _from_flags(text: str) -> Item:
         if not equals and index < len(words) and not words[index].startswith("-"):
             value = words[index]
             index += 1
+        elif not equals and name in ("mcpu", "mtriple", "mattr", "arch"):
+            raise CompileError(error("E0790", f"`{word}` needs a value", span, help=f"write `{word}=...`"))
         elif not equals:
             value = "true"
         pairs.append((name, value))

@@ -148,7 +148,7 @@ def infer_where(call: relax.Call) -> relax.StructInfo:
     """Infer the dtype of the two values and the shape that all three operands broadcast to; the condition is bool."""
     condition, left, right = (tensor(call, i) for i in range(3))
     if condition.dtype is not None and not condition.dtype.is_bool:
-        fail(call, "E0444", f"the condition must be bool, it is {condition.dtype}")
+        fail(call, "E0444", f"the condition must be bool, it is {condition.dtype}", "compare it, as by R.greater")
     dtype = same_dtype(call, (left, right))
     return combine(call, condition, combine(call, left, right, dtype), dtype)
 

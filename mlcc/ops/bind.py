@@ -62,9 +62,10 @@ def bind(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], span: Span
 
 def unknown_operator(name: str, span: Span | None) -> Any:
     """The diagnostic for an unknown operator name."""
-    short = short_name(name)
+    from mlcc.ops.meant import operator_help
+
     known = [n[len("relax.") :] for n in names()]
-    return error("E0440", f"there is no operator `{name}`", span, help=did_you_mean(short, known))
+    return error("E0440", f"there is no operator `{name}`", span, help=operator_help(short_name(name), known))
 
 
 def _assign(
@@ -86,13 +87,21 @@ def _assign(
     for key, value in _canonical_keywords(kwargs).items():
         key = _types_parameter_name(key, sig)
         if sig.param(key) is None and not (key == "dtype" and takes_types):
-            known = [p.name for p in sig.params]
-            help = did_you_mean(key, known) or _usage(name)
-            raise _error("E0441", f"`R.{name}` has no parameter `{key}`", span, help)
+            raise _error("E0441", f"`R.{name}` has no parameter `{key}`", span, _meant(key, sig) or _usage(name))
         if key in assigned:
             raise _error("E0441", f"`R.{name}`: `{key}` is given twice", span)
         assigned[key] = tuple(value) if isinstance(value, list) else value
     return assigned
+
+
+_PARAMETERS = {"dim": "axis", "dims": "axes", "keepdim": "keepdims", "input": "x", "other": "x2", "eps": "epsilon"}
+
+
+def _meant(key: str, sig: Signature) -> str | None:
+    """The help that names the parameter that a key of another framework, or a misspelled one, means."""
+    also = _PARAMETERS.get(key)
+    known = [p.name for p in sig.params]
+    return f"did you mean `{also}`?" if also in known else did_you_mean(key, known)
 
 
 def _canonical_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,9 @@ def infer_matmul(call: relax.Call) -> Tensor:
     a, b = left.dims[-1], right.dims[-2] if right.ndim > 1 else right.dims[0]
     if known_different(a, b):
         text = f"{shape_text(left.dims)} and {shape_text(right.dims)} cannot be multiplied"
-        fail(call, "E0445", f"{text}: the inner extents {a.value} and {b.value} differ")  # type: ignore[attr-defined]
+        swapped = left.ndim == right.ndim == 2 and not known_different(right.dims[-1], left.dims[0])
+        help = "in the other order they do" if swapped else "R.permute_dims changes the order of dimensions"
+        fail(call, "E0445", f"{text}: the inner extents {a.value} and {b.value} differ", help)  # type: ignore[attr-defined]
     batch = broadcast(call, left.dims[:-2], right.dims[:-2], "the leading dimensions")
     if batch is None:
         return result(None, dtype, ndim, device)

@@ -58,7 +58,7 @@ def infer_reshape(call: relax.Call) -> Tensor:
         have, want = product(data.dims), product(info.values)
         if known_different(have, want):
             text = f"{shape_text(data.dims)} has {have.value} elements, {shape_text(info.values)} has {want.value}"  # type: ignore[attr-defined]
-            fail(call, "E0445", text)
+            fail(call, "E0445", text, "both have the same number of elements; -1 stands for the size that follows")
     if info.values is not None:
         return result(info.values, data.dtype, vdevice=data.vdevice)
     return relax.TensorStructInfo(target, data.dtype, info.ndim, data.vdevice)

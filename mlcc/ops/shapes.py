@@ -135,7 +135,7 @@ def axes(call: relax.Call, values: Sequence[int], ndim: int, extra: int = 0) -> 
     places = tuple(axis(call, v, ndim, extra) for v in values)
     for at, value in enumerate(places):
         if value in places[:at]:
-            fail(call, "E0446", f"axis {value} is given twice: {list(values)}")
+            fail(call, "E0446", f"axis {value} is given twice: {list(values)}", "name each axis once")
     return places
 
 

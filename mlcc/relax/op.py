@@ -10,7 +10,6 @@ import inspect as _inspect  # `inspect` is a namespace of operators
 from collections.abc import Callable
 from typing import Any
 
-from mlcc.errors import did_you_mean
 from mlcc.ir import relax
 from mlcc.ops import registry, signature
 from mlcc.relax.op_call import call
@@ -62,8 +61,10 @@ def _members(prefix: str) -> list[str]:
 
 
 def _unknown(prefix: str, name: str) -> str:
-    help = did_you_mean(prefix + name, _short_names())
-    return f"there is no operator `{prefix}{name}`" + (f"; {help}" if help else "")
+    from mlcc.ops.meant import meant_operator
+
+    meant = meant_operator(prefix + name)
+    return f"there is no operator `{prefix}{name}`" + (f"; did you mean `{meant}`?" if meant else "")
 
 
 def _function(path: str) -> Callable[..., relax.Call]:

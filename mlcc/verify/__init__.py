@@ -54,7 +54,9 @@ def buildable(subject: Subject) -> list[Diagnostic]:
         missing_functions(func, module.functions, report)
         for node in walk(func) if isinstance(func, relax.Function) else ():
             if isinstance(node, relax.Constant) and node.data.array is None:
-                report.add("E0489", f"the data of constant `{node.data.key}` are missing", node, "only a reference")
+                message = f"the data of constant `{node.data.key}` are missing"
+                help = "arrays written with a text lie beside it, model.npz beside model.mlc: move the two together"
+                report.add("E0489", message, node, "only a reference", help=help)
 
     return _each_function(subject, each)
 

@@ -194,8 +194,18 @@ def convert(prim: Primitive, state: State, given: dict[str, Any]) -> tuple[tuple
             else:
                 by_name[name] = read(state, value)
         except _WrongKind as exc:
-            raise Refusal("E0613", f"`{name}` of `{prim.name}` takes {exc}, not {describe(value)}") from None
+            message = f"`{name}` of `{prim.name}` takes {exc}, not {describe(value)}"
+            raise Refusal("E0613", message, help=_example(str(exc), value)) from None
     return rest, by_name
+
+
+def _example(wanted: str, value: Any) -> str | None:
+    """The help for an argument of another kind than the `wanted` one."""
+    if wanted.startswith("a loop"):
+        return "loops are what `sch.get_loops(block)` returns, outermost first"
+    if wanted.startswith("a list of integers or None") and isinstance(value, int):
+        return f"such as [None, {value}]: None is computed from the extent"
+    return None
 
 
 def describe(value: Any) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mlcc.backends import At
-from mlcc.errors import CompileError, Diagnostic, Label, Span, error
+from mlcc.errors import CompileError, Diagnostic, Label, Span, did_you_mean, error
 from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.passes.schedule import registry
@@ -255,7 +255,8 @@ class Schedule(Primitives):
             """A primitive that was registered after this class was made."""
             if name in registry.names():
                 return partial(self._step, name)
-            raise AttributeError(f"'Schedule' object has no attribute '{name}'")
+            hint = None if name.startswith("_") else did_you_mean(name, registry.names())
+            raise AttributeError(f"'Schedule' object has no attribute '{name}'" + (f"; {hint}" if hint else ""))
 
     def _diagnostic(self, name: str, exc: Refusal, state: State, span: Span | None) -> Diagnostic:
         related = []

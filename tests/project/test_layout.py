@@ -35,6 +35,7 @@ STOREYS = """
     mlcc.interp
     mlcc.grammar.syntax
     mlcc.grammar.fmt
+    mlcc.grammar.foreign
     mlcc.grammar.context
     mlcc.grammar.quoted mlcc.grammar.metadata
     mlcc.grammar.tir

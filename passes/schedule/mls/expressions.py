@@ -115,6 +115,8 @@ class Expressions:
         if name in ("print", "type", "getattr", "eval", "exec", "open", "isinstance", "__name__"):
             help = "`mlcc schedule --show-each` prints the loops after every line"
             return help if name == "print" else "a script has no access to Python"
+        if name in self.steps.primitives():
+            return f"a primitive is called on the schedule: `{GIVEN}.{name}(...)`"
         return did_you_mean(name, seen) or (f"the schedule is given as `{GIVEN}`" if name in ("s", "mod") else None)
 
     def _list(self, cst: tree.List) -> list[Any]:
@@ -235,6 +237,9 @@ class Expressions:
         methods = METHODS.get(type(base), {})
         if name in methods:
             return Method(base, name)
+        if isinstance(base, (BlockRV, LoopRV)) and name in self.steps.primitives():
+            there = f"a primitive is called on the schedule, with the handle as an argument: `{GIVEN}.{name}(...)`"
+            raise Wrong("E0601", f"{describe(base)} has no `{name}`", there)
         hint = did_you_mean(name, methods) or (f"it has {', '.join(methods)}" if methods else None)
         raise Wrong("E0601", f"{describe(base)} has no `{name}`", hint)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlcc.errors import CompileError, Label, Source, Span
+from mlcc.grammar.parser import refuse_path
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.syntax.reader import parse_syntax
 from mlcc.ir import tir
@@ -35,6 +36,7 @@ def apply_schedule(
     schedule = Schedule(mod, seed=seed)
     if not isinstance(script_text, str):
         raise TypeError(f"a schedule script must be a string, not {registry.describe(script_text)}")
+    refuse_path(script_text, model=False)
     run_script(schedule, Source(name, script_text), folder=folder)
     return schedule.mod
 

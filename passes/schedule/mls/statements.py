@@ -270,7 +270,8 @@ class Script(Expressions):
     def _def(self, stmt: tree.Def) -> Outcome:
         name, params, decorators = stmt.name, stmt.parameters, stmt.decorators
         if decorators:
-            raise Wrong("E0601", "decorators are not part of the script language", at=decorators[0])
+            help = "FILE is the module, --script the schedule: this looks like a module"
+            raise Wrong("E0601", "decorators are not part of the script language", help, at=decorators[0])
         names = tuple(param.name for param in params)
         defaults: dict[str, Any] = {}
         for param in params:

@@ -5,6 +5,7 @@ LLVM aborts the process for unsupported combinations (an x86-64 without SSE2, sa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from mlcc.errors import CompileError, did_you_mean, error
@@ -37,18 +38,34 @@ def normal_triple(triple: str) -> str:
 def check(triple: str, cpu: str, features: Iterable[str]) -> None:
     """Raise CompileError for an unlisted triple, CPU or feature, suggesting the nearest name."""
     if triple not in TRIPLES:
-        known = (*TRIPLES, *_SHORT_TRIPLES)
-        raise CompileError(error("E0705", f"unknown triple `{triple}`", help=_suggestion(triple, known, TRIPLES)))
+        raise CompileError(error("E0705", f"unknown triple `{triple}`", help=_triple_help(triple)))
     arch = triple.partition("-")[0]
     if cpu not in CPUS[arch]:
-        raise CompileError(
-            error("E0706", f"unknown CPU `{cpu}` for {arch}", help=_suggestion(cpu, CPUS[arch], CPUS[arch]))
-        )
+        help = did_you_mean(cpu, ("native", *CPUS[arch])) or f"known are native, {', '.join(CPUS[arch])}"
+        raise CompileError(error("E0706", f"unknown CPU `{cpu}` for {arch}", help=help))
     for feature in features:
         name = feature[1:]
         if feature[:1] not in ("+", "-") or name not in FEATURES[arch]:
             help = _suggestion(name, FEATURES[arch], FEATURES[arch])
             raise CompileError(error("E0706", f"unknown feature `{feature}` for {arch}", help=help))
+
+
+_OTHER_NAMES = {"amd64": "x86_64", "x86-64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+_OTHER_SYSTEMS = re.compile(r"musl|android|darwin|macos|ios|windows|mingw|freebsd|wasi|none|eabi")
+
+
+def _triple_help(triple: str) -> str:
+    """The help for a triple that code is not made for: the one that was meant, or what there is."""
+    written, _, system = triple.partition("-")
+    arch = _OTHER_NAMES.get(written, written)
+    short = f"{arch}-linux-gnu"
+    if short not in _SHORT_TRIPLES:
+        return f"code for CPUs is made for x86_64 and aarch64 under Linux; known are {', '.join(TRIPLES)}"
+    if _OTHER_SYSTEMS.search(system):
+        return f"objects are made for Linux with the GNU C library: `{short}`"
+    if arch != written:
+        return f"did you mean `{short}`?"
+    return did_you_mean(triple, (*TRIPLES, *_SHORT_TRIPLES)) or f"known are {', '.join(TRIPLES)}"
 
 
 def _suggestion(word: str, known: Iterable[str], listed: Iterable[str]) -> str:
