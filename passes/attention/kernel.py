@@ -27,7 +27,7 @@ def attention_function(attention: Attention, facts: GpuFacts) -> tir.PrimFunc | 
         return _prim_func(attention, *AttentionKernel(attention, tile).instantiate(), why=str(tile))
     share = KeySplit.of(attention, small, facts)
     buffers, body = _split_keys(attention, small, share)
-    why = f"{small}, keys shared out to {share.max_count} blocks"
+    why = f"{small}, keys split among {share.max_count} blocks"
     if queries is None:
         full_buffers, full_body = AttentionKernel(attention, tile).instantiate()
         has_few_queries = c.less_equal(attention.queries, small.rows)

@@ -17,4 +17,4 @@ def elementwise(kernel: Kernel) -> str:
     count = inline_cheap(kernel)
     for block in kernel.blocks():
         kernel.say(spatial_nest(kernel, block))
-    return "all axes are spatial" + (f"; {count} stages are inlined" if count else "")
+    return "all axes are spatial" + (f"; {count} stages inlined" if count else "")

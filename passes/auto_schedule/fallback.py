@@ -24,4 +24,4 @@ def fallback(kernel: Kernel) -> str:
                 if nest is not full_reduction_nest:
                     assert isinstance(exc, CompileError)
                     kernel.say(f"`{stage.block.name}` left alone: {exc.diagnostics[0].message}")
-    return "no rule for the whole kernel" + (f"; {count} stages are inlined" if count else "")
+    return "no rule for the whole kernel" + (f"; {count} stages inlined" if count else "")

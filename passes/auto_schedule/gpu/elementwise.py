@@ -15,4 +15,4 @@ def elementwise(kernel: GpuKernel) -> str:
     count = inline_cheap(kernel)
     for block in kernel.blocks():
         kernel.say(thread_nest(kernel, block))
-    return "all axes are spatial" + (f"; {count} stages are inlined" if count else "")
+    return "all axes are spatial" + (f"; {count} stages inlined" if count else "")

@@ -27,7 +27,7 @@ def fallback(kernel: GpuKernel) -> str:
         except CompileError as exc:
             restore()
             kernel.say(f"`{kernel.stage(block).block.name}` left alone: {exc.diagnostics[0].message}")
-    return "no rule for the whole kernel" + (f"; {count} stages are inlined" if count else "")
+    return "no rule for the whole kernel" + (f"; {count} stages inlined" if count else "")
 
 
 def _schedule_stage(kernel: GpuKernel, block: BlockRV) -> None:

@@ -72,7 +72,7 @@ def map_nest(kernel: GpuKernel, block: BlockRV) -> str:
         sch.bind(sch.fuse(rows, piece), "blockIdx.x")
         sch.bind(thread, "threadIdx.x")
         sch.unroll(turn)
-        return f"`{stage.block.name}`: blocks for pieces of {turns * THREADS // 2} results that lie alike"
+        return f"`{stage.block.name}`: blocks of {turns * THREADS // 2} contiguous results"
     bind_to_grid(kernel, [loops[n] for n in order], stage.times(order), lanes, turns)
     per_thread = f"{lanes} results each" if lanes > 1 else "a thread for each result"
     return f"`{stage.block.name}`: {per_thread}" + (f", {turns} times" if turns > 1 else "")
