@@ -304,7 +304,7 @@ def test_memory_that_threads_write_too_is_refused() -> None:
     )
     func = mlcc.parse(apart)["f"]
     assert isinstance(func, tir.PrimFunc)
-    with pytest.raises(mlcc.CompileError, match="E0778.*not all threads come to it"):
+    with pytest.raises(mlcc.CompileError, match="E0778.*not all threads reach it"):
         lower_gpu("f", func)
     virtual = SCRIPT.replace("[None, 64]", "[None, 2, 32]").replace("j0, j1 =", "j0, v, j1 =").replace(
         "reorder(i0, j0, i1, j1)", "reorder(i0, j0, v, i1, j1)").replace("compute_at(s, j0)", "compute_at(s, v)"

@@ -168,7 +168,7 @@ def test_a_list_of_whole_nests() -> None:
 def test_lists_that_make_no_block() -> None:
     sch = schedule(SIDE_BY_SIDE)
     for blocks, words in (
-        (["C", "B"], "in this order"), (["B", "D"], "follow each other directly"), (["B", "B"], "several blocks"),
+        (["C", "B"], "in this order"), (["B", "D"], "are not adjacent"), (["B", "B"], "several adjacent blocks"),
         (["B"], r"sch.blockize\(loop\)"), ([], "empty"),
     ):  # fmt: skip
         with refused("E0686", words):

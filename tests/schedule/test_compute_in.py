@@ -116,5 +116,5 @@ def test_illegal_uses_are_refused() -> None:
     for dtype in ("float16", "int32", "nonsense"):
         with refused("E0683", "is not a wide float type"):
             sch.unsafe_compute_in("C", dtype)
-    with refused("E0643", "holds other blocks"):
+    with refused("E0643", "contains other blocks"):
         sch.unsafe_compute_in("root", "float32")

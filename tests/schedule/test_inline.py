@@ -170,7 +170,7 @@ VIEW = PIPE.replace(
     [
         (CHAIN, "D", "E0658", "writes `D`"),
         (CHAIN, "root", "E0645", "must write one buffer, but writes none"),
-        (TWICE, "B", "E0645", "do not tell which iteration stored an element"),
+        (TWICE, "B", "E0645", "do not determine which iteration stored an element"),
         (MATMUL, "C", "E0645", "accumulates over `vk`"),
         (LOOP, "B", "E0645", "its body is the loop `q`, not one store"),
         (POINTER, "B", "E0646", "block `C` uses it by pointer"),

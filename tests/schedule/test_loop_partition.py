@@ -82,7 +82,7 @@ def test_factors_that_do_not_fit() -> None:
         sch.loop_partition(i, factors=[4, 4])
     with refused("E0621", "must be positive"):
         sch.loop_partition(i, factors=[0, None])
-    with refused("E0621", "in one part"):
+    with refused("E0621", "would not divide loop"):
         sch.loop_partition(i, factors=[None])
     sch.annotate(j, "key", 1)
     with refused("E0620", "cannot partition loop `j`"):

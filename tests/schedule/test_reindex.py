@@ -77,7 +77,7 @@ def test_illegal_uses_are_refused() -> None:
     two = MATMUL.replace("A[vi, vk] *", "A[vi, vk] * A[vi, 0] *")
     with refused("E0643", r"at different indices: `A\[vi, vk\]` and `A\[vi, 0\]`"):
         schedule(two).reindex("C", ("read", 0))
-    with refused("E0643", "`tile` holds other blocks"):
+    with refused("E0643", "`tile` contains other blocks"):
         schedule(BLOCKS_IN_BLOCKS).reindex("tile", ("read", 0))
     update = """
 @T.prim_func

@@ -75,7 +75,7 @@ def test_illegal_uses_are_refused() -> None:
         sch.rfactor(fused, 0)
     sch = schedule(MATMUL)
     sch.unroll(sch.get_loops("C")[2])
-    with refused("E0664", "must be serial.*factor first"):
+    with refused("E0664", "must be serial.*rfactor first"):
         sch.rfactor(sch.get_loops("C")[2], 0)
     sch = schedule(MATMUL.replace("C[vi, vj] + A", "C[vi, vj] - A"))
     with refused("E0669"):

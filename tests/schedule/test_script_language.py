@@ -214,7 +214,9 @@ def test_expressions_have_pythons_value(text: str) -> None:
         (got,) = noted(f"{head}sch.note({text})")
     except CompileError as exc:
         limits = exc.diagnostics[0].code in ("E0601", "E0602")
-        complex_inside = "fractional power" in exc.diagnostics[0].message  # of which Python's `abs` makes a float again
+        complex_inside = (
+            "fractional exponent" in exc.diagnostics[0].message
+        )  # of which Python's `abs` makes a float again
         assert refused is not None or limits or complex_inside, (text, want, exc)
         return
     assert refused is None, (text, got)

@@ -89,9 +89,9 @@ def test_factors_that_do_not_fit() -> None:
         sch.split(loop, factors=[4, 7])
     with refused("E0621", "2 factors for loop `i` are None"):
         sch.split(loop, factors=[None, None])
-    with refused("E0621", "factor 1 for loop `i` is 0, and must be positive"):
+    with refused("E0621", "factor 1 for loop `i` must be positive, not 0"):
         sch.split(loop, factors=[None, 0])
-    with refused("E0621", "is written None"):
+    with refused("E0621", "use None for a factor"):
         sch.split(loop, factors=[-1, 4])
     with refused("E0621", "there are no factors"):
         sch.split(loop, factors=[])

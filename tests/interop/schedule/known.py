@@ -130,7 +130,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "transform_layout", WE_REFUSE, "a map that sends several elements to one place is refused",
-        _code("E0670", "go to one place"),
+        _code("E0670", "stored in one place"),
     ),
     Known(
         "transform_layout transform_block_layout", THEY_REFUSE,
@@ -168,7 +168,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "reverse_compute_at", WE_REFUSE,
         "a loop at which a sum would add terms twice, read unfinished sums or more than is there is refused",
-        _code("E0651", "more than once|before they are finished|no whole pieces"),
+        _code("E0651", "more than once|before they are finished|not a multiple of them"),
     ),
     Known(
         "reverse_compute_at", THEY_REFUSE,
@@ -264,7 +264,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "reindex", WE_REFUSE, "an index that varies inside the block is refused: TVM's copy uses its variable outside",
-        _code("E0643", "varies inside it"),
+        _code("E0643", "varies inside the"),
     ),
     Known(
         "reindex reindex_cache_read", WE_REFUSE,
@@ -299,7 +299,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "blockize", WE_REFUSE, "an `if` between the loop and the block is refused; TVM drops it",
-        _code("E0685", "more than loops"),
+        _code("E0685", "statements other than loops"),
     ),
     Known(
         "blockize", WE_REFUSE, "a condition that the axes of the two blocks cannot tell is refused; TVM drops it",

@@ -24,7 +24,7 @@ FAMILIES = (
 )  # fmt: skip
 ON_PURPOSE = re.compile(
     r"E0646.*reads it too|E0645.*the same element in several|E0650.*runs before loop|E0652|E0669|"
-    r"E0651.*(more than once|before they are finished|no whole pieces|for a part of its axis)",
+    r"E0651.*(more than once|before they are finished|not a multiple of them|for a part of its axis)",
     re.DOTALL,
 )
 read = functools.cache(read)
