@@ -43,7 +43,7 @@ class _ShapeChecker(RelaxMutator):
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)
         self.keys = Analyzer().keys
-        self.emitted: set[tuple[int, int]] = set()
+        self._emitted: set[tuple[int, int]] = set()
         self.limits = SizeLimits(())
 
     def visit_function(self, func: relax.Function) -> relax.Function:
@@ -53,9 +53,9 @@ class _ShapeChecker(RelaxMutator):
         return new_func
 
     def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        before, self.emitted = self.emitted, set(self.emitted)
+        before, self._emitted = self._emitted, set(self._emitted)
         new_seq = super().visit_scope(seq)
-        self.emitted = before
+        self._emitted = before
         return new_seq
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
@@ -70,8 +70,8 @@ class _ShapeChecker(RelaxMutator):
 
     def _emit_check(self, call: relax.Call, pairs: list[tuple[tir.Expr, tir.Expr]]) -> None:
         pairs_by_key = {(self.keys.key(a), self.keys.key(b)): (a, b) for a, b in pairs}
-        pairs = [pair for key, pair in pairs_by_key.items() if key not in self.emitted]
-        self.emitted.update(pairs_by_key)
+        pairs = [pair for key, pair in pairs_by_key.items() if key not in self._emitted]
+        self._emitted.update(pairs_by_key)
         if not pairs:
             return
         values, required = (shape_expr(side) for side in zip(*pairs, strict=True))
