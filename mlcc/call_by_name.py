@@ -34,7 +34,7 @@ def arguments_by_name(
     leaves = leaves_by_name(callee)
     judges = {name: array_judge(leaf, f"argument `{name}` of `{callee.name}`") for name, leaf in leaves.items()}
     spare = spare or {}
-    optional = (*callee.written_names, *spare)
+    optional = (*optional_names(callee), *spare)
     arguments = match_inputs(arrays, list(leaves), f"`{callee.name}`", optional, judges, ignore_extra, leaves)
     given = {n: spare.get(n) if array is None else array for n, array in zip(leaves, arguments, strict=True)}
 
@@ -47,6 +47,12 @@ def arguments_by_name(
         return tuple(int(v) for v in array.reshape(-1)) if param.kind == "shape" else array.reshape(-1)[0].item()
 
     return [value(param, param.name) for param in callee.spec.params]
+
+
+def optional_names(callee: Any) -> tuple[str, ...]:
+    """The parameters of a PrimFunc that need no array: those that it only writes, and all that it writes at the end."""
+    only_written = {param.name for param in callee.spec.params if param.role == "out"}
+    return tuple(n for n in callee.written_names if n in only_written or n in callee.output_names)
 
 
 def leaves_by_name(callee: Any) -> dict[str, Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlcc.call_by_name import assign, leaves_by_name
+from mlcc.call_by_name import assign, leaves_by_name, optional_names
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.numpy_command import SIZE, symbols_in
 
@@ -20,16 +20,16 @@ def random_inputs(callee: Any, arrays: Mapping[str, Any], sizes: Mapping[str, in
     bools 0 or 1, from a fixed seed. `sizes` are values of symbols that the shapes of `arrays` leave open; a number that
     is no size is 1 if it is not among them.
 
-    What a PrimFunc writes gets an array only if `sizes` alone say its shape. Raises CompileError E0017 for symbols in
-    shapes that nothing gives a value.
+    What a PrimFunc writes without reading it gets an array only if `sizes` alone say its shape. Raises CompileError
+    E0017 for symbols in shapes that nothing gives a value.
     """
     import numpy as np
 
     leaves = leaves_by_name(callee)
-    assigned = assign(arrays, list(leaves), callee.written_names)
+    assigned = assign(arrays, list(leaves), optional_names(callee))
     symbols = {**sizes, **_symbols_of_arrays(arrays, leaves, assigned)}
     lacking = {name: leaf for name, leaf in leaves.items() if not assigned[name]}
-    inputs = {name: leaf for name, leaf in lacking.items() if leaf.role == "in" or name not in callee.written_names}
+    inputs = {name: leaf for name, leaf in lacking.items() if leaf.role != "out" or name not in callee.written_names}
     bound = set(symbols_in(leaf for name, leaf in leaves.items() if assigned[name] or name in inputs))
     wanted = {**inputs, **{n: leaf for n, leaf in lacking.items() if set(symbols_in([leaf])) - bound}}
     unknown = [symbol for symbol in symbols_in(wanted.values()) if symbol not in symbols]

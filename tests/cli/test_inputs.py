@@ -291,3 +291,23 @@ def test_bind_params_may_ignore_extra_arrays(mlcc: Tool) -> None:
     mlcc("passes", "layer.mlc", "-p", "bind-params{params=state.npz ignore-extra=true}", "-o", "bound.mlc")
     mlcc("run", "bound.mlc", "--in", "x.npy", "--out", "y.npy")
     np.testing.assert_allclose(np.load("y.npy"), X @ W, rtol=1e-5)
+
+
+def test_what_is_read_and_written_gets_an_array(mlcc: Tool) -> None:
+    """A buffer that a kernel adds to: needed where it is no result at the end, and random like an input."""
+    mlcc.file(
+        "add.mlc",
+        """
+@T.prim_func
+def add(C: T.Buffer((8,), "float32"), A: T.Buffer((8,), "float32")):
+    for i in range(8):
+        C[i] = C[i] + A[i]
+""",
+    )
+    a = f32(8)
+    np.save("A.npy", a)
+    mlcc("run", "add.mlc", "--in", "A.npy", code=1)
+    assert "no array for parameter `C` of `add`, float32(8,)" in mlcc.err
+    mlcc("run", "add.mlc", "--in", "A.npy", "--random", "--out", "C.npy")
+    c = np.random.default_rng(0).random(8).astype(np.float32)
+    np.testing.assert_array_equal(np.load("C.npy"), c + a)
