@@ -72,4 +72,4 @@ def main(x: R.Tensor((1, {channels}, 8, 8), "float32"), w: R.Tensor((8, {channel
 def test_wrong_layouts_are_refused(wrong: str) -> None:
     with pytest.raises(mlcc.CompileError) as found:
         mlcc.run_passes(mlcc.parse(TEXT), f'convert-layout{{layouts={{"nn.conv2d": ["{wrong}", "OIHW"]}}}}')
-    assert "is no `data_layout`" in str(found.value) and "as in NCHW4c" in str(found.value)
+    assert "is not a valid `data_layout`" in str(found.value) and "as in NCHW4c" in str(found.value)
