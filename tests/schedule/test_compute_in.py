@@ -111,7 +111,7 @@ def main(A: T.Buffer((64,), "float16"), B: T.Buffer((64,), "float16"), C: T.Buff
 
 def test_illegal_uses_are_refused() -> None:
     sch = schedule(BLOCK.format(dtype="float16", out="int32", body='C[vi] = T.Cast("int32", A[vi] * B[vi])'))
-    with refused("E0691", "makes int32 of float16"):
+    with refused("E0691", "converts float16 to int32"):
         sch.unsafe_compute_in("C", "float32")
     for dtype in ("float16", "int32", "nonsense"):
         with refused("E0683", "is not a wide float type"):

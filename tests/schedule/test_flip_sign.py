@@ -82,7 +82,7 @@ def test_what_is_no_sum_of_products_of_bytes() -> None:
         with refused(code, why):
             sch.flip_sign("C", 0)
     sch = schedule(PRODUCT.format(a="int8", b="int8", out="float32"))
-    with refused("E0690", "adds up float32"):
+    with refused("E0690", "sums up float32"):
         sch.flip_sign("C", 0)
     sch = schedule(text)
     with refused("E0614", "no read buffer 5"):

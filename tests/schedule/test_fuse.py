@@ -53,7 +53,7 @@ def test_split_and_fuse_are_inverse() -> None:
 def test_loops_that_cannot_be_fused() -> None:
     sch = schedule(MATMUL)
     i, j, k = sch.get_loops("C")
-    with refused("E0622", "loop `k` is not directly inside `i`: `j` lies between"):
+    with refused("E0622", "loop `k` is not directly inside `i`: `j` is between them"):
         sch.fuse(i, k)
     with refused("E0622", "loop `j` is inside `i`.*from the outermost"):
         sch.fuse(j, i)

@@ -114,7 +114,7 @@ def test_clipping_only_when_asked_for() -> None:
         (text("C[vi, vj] + bias[vj]", after=OTHER), "E0646", "`E` reads it too"),
         (text("C[vi, vj] + S[vj]", between=SCALED), "E0652", "not computed before `C` starts"),
         (text("C[vi, vj]").replace('D: T.Buffer((8, 10), "float32")', 'D: T.Buffer((8, 10), "float64")')
-         .replace("= C[vi, vj]\n", '= T.Cast("float64", C[vi, vj])\n'), "E0652", "makes float64 of sums in float32"),
+         .replace("= C[vi, vj]\n", '= T.Cast("float64", C[vi, vj])\n'), "E0652", "from float32 to float64"),
         (text("C[vi, vj]").replace("C[vi, vj] + A[vi, vk] * B[vk, vj]", "T.max(C[vi, vj], A[vi, vk])"), "E0669", ""),
     ],
 )  # fmt: skip

@@ -255,7 +255,7 @@ def test_the_predicate_of_the_producer_stays() -> None:
         (CHAIN, "C", "E0646", "`D` reads it too"),
         (CHAIN, "B", "E0645", "reads none of those"),
         (PIPE, "D", "E0645", "loads two elements of `C`"),
-        (PIPE.replace("C[15 - vi, vj] + C[vi, vj]", "C[vi, 3]"), "D", "E0645", "which `vj`"),
+        (PIPE.replace("C[15 - vi, vj] + C[vi, vj]", "C[vi, 3]"), "D", "E0645", "does not determine the `vj`"),
         (PIPE.replace("C[15 - vi, vj] + C[vi, vj]", "C[vi // 2, vj]"), "D", "E0645", "the same element in several"),
         (MATMUL, "C", "E0645", "has an init"),
     ],
