@@ -217,7 +217,7 @@ def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 def test_all_sources_of_the_compiler_count() -> None:
     known = {entry[0] for entry in kept.compiler() if isinstance(entry, tuple)}
-    parts = [ROOT / part for part in kept._PARTS]
+    parts = [ROOT / part for part in kept._FOLDERS]
     sources = {str(path) for part in parts for end in ("py", "lark", "ll", "mlc") for path in part.rglob(f"*.{end}")}
     assert any(path.endswith(".mlc") for path in sources) and not sources - known
 
@@ -225,7 +225,7 @@ def test_all_sources_of_the_compiler_count() -> None:
 def test_a_package_in_an_archive_compiles(tmp_path: Path) -> None:
     """Its sources are those of the archive."""
     with zipfile.ZipFile(tmp_path / "mlcc.zip", "w") as archive:
-        for part in kept._PARTS:
+        for part in kept._FOLDERS:
             for path in (ROOT / part).rglob("*"):
                 if path.is_file() and path.suffix != ".pyc":
                     archive.write(path, Path("mlcc", *path.relative_to(ROOT).parts[part == "mlcc" :]))

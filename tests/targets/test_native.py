@@ -189,15 +189,15 @@ WRONG = {
     "typed pointers": (TWICE.replace("ptr", "float*"), "write `ptr`"),
     "does not verify": (BODY + "  %x = add i32 %y, 1\n  %y = add i32 %x, 1\n  ret i32 %y\n}", "does not accept it"),
     "cut off": (TWICE[: len(TWICE) // 2], "does not accept it"),
-    "another machine": ('target triple = "riscv64-linux-gnu"\n' + TWICE, "made for riscv64"),
+    "another machine": ('target triple = "riscv64-linux-gnu"\n' + TWICE, "for riscv64-linux-gnu"),
     "module asm": ('module asm "nop"\n' + TWICE, "assembly code"),
     "inline asm": (BODY + '  call void asm sideeffect "nop", ""()\n  ret i32 0\n}', "inline assembly"),
     "inline asm as a pointer": (
         BODY + '  %r = call i32 asm "mov $0, 1", "=r"()\n  ret i32 %r\n}', "inline assembly",
     ),
-    "state": ("@count = internal global i32 0\n" + TWICE, "`@count` can be written"),
-    "quoted state": ('@"my constant" = internal global i32 0\n' + TWICE, "`@my constant` can be written"),
-    "state of threads": ("@count = internal thread_local constant i32 0\n" + TWICE, "can be written"),
+    "state": ("@count = internal global i32 0\n" + TWICE, "`@count` is not constant"),
+    "quoted state": ('@"my constant" = internal global i32 0\n' + TWICE, "`@my constant` is not constant"),
+    "state of threads": ("@count = internal thread_local constant i32 0\n" + TWICE, "is not constant"),
     "somebody else's state": ("@environ = external constant ptr\n" + TWICE, "`@environ` is not defined"),
     "start-up code": (
         "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] "
