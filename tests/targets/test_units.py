@@ -152,7 +152,7 @@ def test_assembly_is_that_of_the_object(
     level: int, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Assembled, it gives the same functions of the same sizes in the same places."""
-    monkeypatch.setattr("mlcc.targets.llvm.kernel_units._LEAST", 0)  # one unit for each kernel
+    monkeypatch.setattr("mlcc.targets.llvm.kernel_units._MIN_UNIT_SIZE", 0)  # one unit for each kernel
     made = mlcc.build(mlcc.parse(MODEL.format(body="R.exp(a)")), target, opt_level=level)
     text, obj = tmp_path / "m.s", tmp_path / "m.o"
     text.write_bytes(made.emit("asm"))
@@ -174,7 +174,7 @@ def functions_in(obj: bytes) -> list[tuple[str, int, int]]:
 def test_another_kernel_is_all_that_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PLACE, str(tmp_path))
     monkeypatch.delenv(SWITCH, raising=False)
-    monkeypatch.setattr("mlcc.targets.llvm.kernel_units._LEAST", 0)
+    monkeypatch.setattr("mlcc.targets.llvm.kernel_units._MIN_UNIT_SIZE", 0)
     first = built()
     assert not any(unit.known for unit in first.units)
     again = built()

@@ -135,13 +135,13 @@ def test_eight_writers_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_another_process_creates_the_tables_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, connected = str(tmp_path / "t.db"), database._connected
+    path, open_database = str(tmp_path / "t.db"), database._open
 
     class Overtaken:
         """A connection; after its first statement another one has created the tables."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            self._link, self._is_first = connected(*args, **kwargs), True
+            self._link, self._is_first = open_database(*args, **kwargs), True
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._link, name)
@@ -155,7 +155,7 @@ def test_another_process_creates_the_tables_meanwhile(tmp_path: Path, monkeypatc
             Database(path).close()
             return SimpleNamespace(fetchone=lambda: row)
 
-    monkeypatch.setattr(database, "_connected", Overtaken)
+    monkeypatch.setattr(database, "_open", Overtaken)
     with Database(path) as db:
         assert db.records() == []
 
