@@ -107,7 +107,7 @@ def test_a_record_that_does_not_fit(model: Path, capsys: pytest.CaptureFixture[s
     """Its script was edited: a warning, and the rules' schedule."""
     assert tune() == 0
     with Database("tune.db") as db:
-        db._link.execute("UPDATE record SET trace = 'def f(sch):\n    sch.get_block(\"absent\")\n'")
+        db._connection.execute("UPDATE record SET trace = 'def f(sch):\n    sch.get_block(\"absent\")\n'")
     capsys.readouterr()
     assert run(["compile", "model.mlc", "-o", "m.o", "-t", "llvm{cpu=native}", "--db", "tune.db"]) == 0
     assert "warning[W1102]: the record of mm does not apply to it" in capsys.readouterr().err

@@ -80,7 +80,7 @@ def test_pruning_keeps_what_another_process_adds_meanwhile(tmp_path: Path, monke
     path = str(tmp_path / "t.db")
     with Database(path) as db, Database(path) as other:
         db.add([record("a", 0.9)])
-        other._link.execute("PRAGMA busy_timeout=0")
+        other._connection.execute("PRAGMA busy_timeout=0")
         found = Database.winners
 
         def winners(self: Database) -> list[Record]:
@@ -135,13 +135,13 @@ def test_eight_writers_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_another_process_creates_the_tables_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, open_database = str(tmp_path / "t.db"), database._open
+    path, connect = str(tmp_path / "t.db"), database._connect
 
     class Overtaken:
         """A connection; after its first statement another one has created the tables."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            self._link, self._is_first = open_database(*args, **kwargs), True
+            self._link, self._is_first = connect(*args, **kwargs), True
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._link, name)
@@ -155,7 +155,7 @@ def test_another_process_creates_the_tables_meanwhile(tmp_path: Path, monkeypatc
             Database(path).close()
             return SimpleNamespace(fetchone=lambda: row)
 
-    monkeypatch.setattr(database, "_open", Overtaken)
+    monkeypatch.setattr(database, "_connect", Overtaken)
     with Database(path) as db:
         assert db.records() == []
 
@@ -183,7 +183,7 @@ def test_other_schemas_are_refused(tmp_path: Path, schema: int) -> None:
     path = tmp_path / "t.db"
     with Database(str(path)) as db:
         db.add([record("a")])
-        db._link.execute(f"PRAGMA user_version={schema}")
+        db._connection.execute(f"PRAGMA user_version={schema}")
     before = path.read_bytes()
     assert code(path) == code(path, True) == "E1123" and path.read_bytes() == before
 
@@ -200,7 +200,7 @@ def test_an_older_schema_is_converted(tmp_path: Path) -> None:
         db.add([record("a", 0.9), record("b")], [("w1", "text")])
         db.keep_floors("d", 1, [[2.0, []]])
         for statement in OLDER:
-            db._link.execute(statement)
+            db._connection.execute(statement)
     before = path.read_bytes()
     with Database(str(path), reads_only=True) as db:
         assert [r.candidate for r in db.records()] == ["a", "b"] and db.floors("d", 1) == [[2.0, []]]
@@ -218,7 +218,7 @@ def test_two_convert_at_once(tmp_path: Path) -> None:
     path = str(tmp_path / "t.db")
     with Database(path) as db:
         for statement in OLDER:
-            db._link.execute(statement)
+            db._connection.execute(statement)
     code = f"from mlcc.records.database import Database; Database({path!r}).close()"
     started = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) for _ in range(3)]
     assert [one.wait() for one in started] == [0, 0, 0]
@@ -276,12 +276,12 @@ def test_full_disks_lose_nothing(tmp_path: Path) -> None:
     with Database(path) as db:
         db.add([record("a")])
         pages = db._all("PRAGMA page_count")[0][0]
-        db._link.execute(f"PRAGMA max_page_count={pages + 2}")
+        db._connection.execute(f"PRAGMA max_page_count={pages + 2}")
         with pytest.raises(CompileError) as caught:
             db.add([record(f"big-{n}", trace="x" * 4000) for n in range(50)])
         assert caught.value.diagnostics[0].code == "E1121"
         assert [r.candidate for r in db.records()] == ["a"]
-        db._link.execute("PRAGMA max_page_count=1000000")
+        db._connection.execute("PRAGMA max_page_count=1000000")
         db.add([record("b")])
     with Database(path, reads_only=True) as db:
         assert [r.candidate for r in db.records()] == ["a", "b"]
