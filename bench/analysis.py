@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bench.measure import machine, spread
+from bench.measure import machine, median_and_quartiles
 
 
 def stencils(stages: int, taps: int, rows: int = 1) -> str:
@@ -81,4 +81,4 @@ def main() -> None:
     for name, times in samples.items():
         base = samples.get(f"tvm {name}")
         ratio = f"   {statistics.median(times) / statistics.median(base):6.2f} x TVM's" if base else ""
-        print(f"{name:24} {spread(times)}{ratio}")
+        print(f"{name:24} {median_and_quartiles(times)}{ratio}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from bench.measure import calls, machine, spread
+from bench.measure import calls, machine, median_and_quartiles
 
 DIGITS = Path(__file__).resolve().parent.parent / "samples" / "digits"
 
@@ -38,7 +38,7 @@ def overhead() -> None:
     })  # fmt: skip
     print(f"calls of 16 additions, us; {machine()}")
     for name, samples in times.items():
-        print(f"{name:28} {spread(samples)}")
+        print(f"{name:28} {median_and_quartiles(samples)}")
     print(f"{'native':28} {exe.time_evaluator('main', number=10000)(x).median * 1e6:9.4f}")
 
 
@@ -65,5 +65,8 @@ def main() -> None:
         base = statistics.median(times["numpy"])
         native = exe.time_evaluator("main", number=200)(x).median * 1e6
         for name, samples in times.items():
-            print(f"batch {batch:3} {name:18} {spread(samples)}   {base / statistics.median(samples):6.2f} x numpy")
+            print(
+                f"batch {batch:3} {name:18} {median_and_quartiles(samples)}   "
+                f"{base / statistics.median(samples):6.2f} x numpy"
+            )
         print(f"batch {batch:3} {'native':18} {native:9.2f}")

@@ -51,7 +51,7 @@ def calls(cases: dict[str, Callable[[], object]], rounds: int = 25, least_ms: fl
     return samples
 
 
-def spread(samples: Sequence[float]) -> str:
+def median_and_quartiles(samples: Sequence[float]) -> str:
     """Format the median and the interquartile range."""
     quarters = statistics.quantiles(samples, n=4)
     return f"{statistics.median(samples):9.2f}  [{quarters[0]:.2f} .. {quarters[2]:.2f}]"

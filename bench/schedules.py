@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bench.measure import machine, spread
+from bench.measure import machine, median_and_quartiles
 
 PROGRAM = """
 @T.prim_func
@@ -92,4 +92,4 @@ def main() -> None:
     for name, times in samples.items():
         base = samples.get(f"tvm {name}")
         ratio = f"   {statistics.median(times) / statistics.median(base):6.2f} x TVM's" if base else ""
-        print(f"{name:14} {spread(times)}{ratio}")
+        print(f"{name:14} {median_and_quartiles(times)}{ratio}")

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.measure import commands, machine, spread
+from bench.measure import commands, machine, median_and_quartiles
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "bench" / "startup.json"
@@ -117,7 +117,9 @@ def main(argv: list[str] | None = None) -> None:
     for name, runs in samples.items():
         wall = [w for w, _, _ in runs]
         cpu, peak = statistics.median(c for _, c, _ in runs), statistics.median(m for _, _, m in runs)
-        print(f"{name:36} {spread(wall):>35} {cpu:8.1f} {peak:6.0f}  {statistics.median(wall) / base:7.2f}")
+        print(
+            f"{name:36} {median_and_quartiles(wall):>35} {cpu:8.1f} {peak:6.0f}  {statistics.median(wall) / base:7.2f}"
+        )
         rows.append([name, f"{statistics.median(wall):.0f}", f"{cpu:.0f}", f"{peak:.0f}"])
     KEPT.parent.mkdir(parents=True, exist_ok=True)
     KEPT.write_text(json.dumps(rows))  # for the page that `python -m bench speed --write` makes

@@ -6,7 +6,7 @@ import ctypes
 import statistics
 import time
 
-from bench.measure import machine, spread
+from bench.measure import machine, median_and_quartiles
 
 # sixteen equal pieces of work that stays in registers, as long as `steps` says; three chains, so that the estimate of
 # the compiler is about right
@@ -60,7 +60,7 @@ def _empty() -> None:
     """Measure an empty loop of two chunks: many in a row, and after pauses of the program."""
     from mlcc.runtime import elf, externs
     from mlcc.runtime.image import link_image
-    from mlcc.runtime.threads import tell_pool
+    from mlcc.runtime.threads import configure_pool
     from mlcc.targets.llvm.codegen.ir_text import ModuleText
     from mlcc.targets.llvm.codegen.pool import add_pool
     from mlcc.targets.llvm.object.compile import Machine, compile_text
@@ -69,7 +69,7 @@ def _empty() -> None:
     add_pool(module)
     obj = elf.read_object(compile_text(module.text() + EMPTY, Machine()).obj)
     image = link_image(obj, lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL))
-    tell_pool()
+    configure_pool()
     regions = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(image.functions["regions"])
 
     def timed(count: int) -> float:
@@ -78,7 +78,7 @@ def _empty() -> None:
         return (time.perf_counter() - begin) * 1e6 / count
 
     timed(10_000)
-    print(f"empty, back to back            us {spread([timed(10_000) for _ in range(51)])}")
+    print(f"empty, back to back            us {median_and_quartiles([timed(10_000) for _ in range(51)])}")
     for pause in (1e-4, 2e-2):
         samples = []
         for _ in range(51):
@@ -89,7 +89,10 @@ def _empty() -> None:
             else:
                 time.sleep(pause)
             samples.append(timed(1))
-        print(f"empty, after {pause * 1e3:4.1f} ms of pause   us {spread(samples)}   (with the call from Python)")
+        print(
+            f"empty, after {pause * 1e3:4.1f} ms of pause   us {median_and_quartiles(samples)}   "
+            "(with the call from Python)"
+        )
 
 
 def _work() -> None:
@@ -113,6 +116,6 @@ def _work() -> None:
             base = statistics.median(times["serial"])
             least = min(times["serial"]) / min(samples)
             print(
-                f"work of {wanted * 1e6:6.0f} us, {kind:8}      us {spread(samples)}   "
+                f"work of {wanted * 1e6:6.0f} us, {kind:8}      us {median_and_quartiles(samples)}   "
                 f"{base / statistics.median(samples):5.2f} x serial (fastest of each: {least:.2f})"
             )

@@ -35,7 +35,7 @@ _FILE_LINE = re.compile("^" + FILE_MARK + r"(\S+)[ \t]*$", re.MULTILINE)
 _LINE = re.compile("^" + DATA_MARK + "(.*)$", re.MULTILINE)
 
 
-class Keys:
+class ConstantKeys:
     """Keys for the constants of one text; constants share a key if and only if their data are equal."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ def data_lines(tensors: Mapping[str, TensorData]) -> Iterator[str]:
             yield f"{DATA_MARK}{_escape(key)} + {base64.b64encode(raw[start : start + CHUNK]).decode()}"
 
 
-def lies_below(path: str, text: str) -> bool:
+def is_inside_folder(path: str, text: str) -> bool:
     """Return True if a file is in the folder of the text at `text` or below it, after resolving links."""
     home = os.path.realpath(os.path.dirname(text) or ".")
     return text != "-" and os.path.commonpath([home, os.path.realpath(path)]) == home
@@ -90,14 +90,14 @@ def data_file_line(path: str, text: str) -> str:
 
 def stored_arrays(tensors: Mapping[str, TensorData]) -> dict[str, np.ndarray]:
     """Return the arrays to save beside a text, by key."""
-    return {key: stated_array(t.array, t.dtype) for key, t in tensors.items() if t.array is not None}
+    return {key: array_with_dtype(t.array, t.dtype) for key, t in tensors.items() if t.array is not None}
 
 
-def stated_array(array: np.ndarray, dtype: DType) -> np.ndarray:
+def array_with_dtype(array: np.ndarray, dtype: DType) -> np.ndarray:
     """Return the array, with a dtype NumPy lacks recorded in the metadata of its NumPy dtype."""
-    from mlcc.runtime.abi import STORAGE, stated
+    from mlcc.runtime.abi import STORAGE, tagged_dtype
 
-    return array.view(stated(str(dtype), array.dtype)) if str(dtype) in STORAGE else array
+    return array.view(tagged_dtype(str(dtype), array.dtype)) if str(dtype) in STORAGE else array
 
 
 def _raw(array: np.ndarray) -> memoryview:
@@ -205,7 +205,7 @@ class Constants:
         origin = Label(None, f"`{key}` is read from {holders[0].path}")
 
         def check_stated(extents: tuple[int, ...], stored: np.dtype[Any]) -> bool:
-            self._compare(key, dtype, shape, like(extents, stored, dtype, key), span, origin)
+            self._compare(key, dtype, shape, constant_type(extents, stored, dtype, key), span, origin)
             return shape is not None and dtype is not None
 
         return as_tensor(holders[0].read(key, check_stated), dtype, key), origin
@@ -241,7 +241,9 @@ class Constants:
         return self._beside
 
 
-def like(shape: tuple[int, ...], stored: np.dtype[Any], dtype: DType | None, key: str) -> tuple[DType, tuple[int, ...]]:
+def constant_type(
+    shape: tuple[int, ...], stored: np.dtype[Any], dtype: DType | None, key: str
+) -> tuple[DType, tuple[int, ...]]:
     """The dtype and shape of the constant that an array of that kind makes, whose elements nobody has read."""
     import numpy as np
 
@@ -253,10 +255,10 @@ def as_tensor(array: Any, dtype: DType | None, key: str) -> TensorData:
     so."""
     import numpy as np
 
-    from mlcc.runtime.abi import stated_dtype
+    from mlcc.runtime.abi import dtype_tag
 
     array = np.asarray(array)
-    recorded = stated_dtype(array.dtype)
+    recorded = dtype_tag(array.dtype)
     if recorded is not None:
         return TensorData(DType.of(recorded), array.shape, array.view(array.dtype.str), key)
     if dtype is not None and array.dtype.itemsize == np.dtype(storage_dtype(dtype)).itemsize:

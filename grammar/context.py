@@ -37,7 +37,7 @@ class TypeVar:
     dtype: DType = INT64
 
 
-class Enough(Exception):
+class TooManyErrors(Exception):
     """Raised after `MAX_ERRORS` errors, to end the walk."""
 
 
@@ -78,7 +78,7 @@ class Walk:
         span = at if at is None or isinstance(at, Span) else self.span(at)
         self.diagnostics.append(error(code, message, span, text, help=help, related=related))
         if len(self.diagnostics) >= MAX_ERRORS:
-            raise Enough
+            raise TooManyErrors
 
     def fail(
         self, code: str, message: str, at: tree.Node | Span | None, text: str = "", *,
@@ -172,7 +172,7 @@ class Scope:
                 return binding
         return self._outer.find(name) if self._outer is not None else None
 
-    def find_here(self, name: str) -> Binding | None:
+    def find_innermost(self, name: str) -> Binding | None:
         """The binding of a name in the innermost frame."""
         return self._frames[-1][0].get(name)
 

@@ -6,7 +6,7 @@ from mlcc.errors import did_you_mean
 from mlcc.grammar.context import Scope, Walk
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.attribute_values import attribute
-from mlcc.grammar.tir.values import Evaluator
+from mlcc.grammar.tir.evaluator import Evaluator
 from mlcc.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice, device_name, find_device
 from mlcc.ir.node import Attrs
 

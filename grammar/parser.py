@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlcc.errors import CompileError, Label, Source, Span, did_you_mean, error
-from mlcc.grammar.context import Enough, Scope, Skip, TypeVar, Walk
+from mlcc.grammar.context import Scope, Skip, TooManyErrors, TypeVar, Walk
 from mlcc.grammar.global_infos import read_global_infos
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.syntax.reader import Tree, parse_syntax, read_source
 from mlcc.grammar.tir import attribute_values
-from mlcc.grammar.tir.values import Evaluator
+from mlcc.grammar.tir.evaluator import Evaluator
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.relax import GlobalVar
-from mlcc.recursion import MIXED, deep_recursion, uncollected
+from mlcc.recursion import FRAMES_WITH_C, deep_recursion, gc_disabled
 
 # `# from tvm.script import tirx as T`: what TVM 0.27 prints above a text, as a comment or not
 _TIRX = re.compile(r"#\s*from\s+tvm\.script\s+import\s+(?:[\w, ]+,\s*)?tirx\b")
@@ -42,11 +42,11 @@ def parse(
     if folder is None and isinstance(text, os.PathLike):
         folder = os.path.dirname(os.fspath(text))
     source = read_source(text, name)
-    with uncollected(), deep_recursion(MIXED):
+    with gc_disabled(), deep_recursion(FRAMES_WITH_C):
         reader = _Reader(source, parse_syntax(source), data, folder)
         try:
             return reader.module()
-        except Enough:
+        except TooManyErrors:
             raise CompileError(reader.walk.diagnostics) from None
 
 
@@ -132,12 +132,12 @@ class _Reader:
             related = (Label(walk.span(self.contents.module), "the first one is here"),)
             walk.fail("E0208", "a text can hold only one module", cst, "a second class", related=related)
         self.contents.module = cst
-        decorators = [walk.dotted(tree.head(d)) for d in cst.decorators]
+        decorators = [walk.dotted(tree.callee_of(d)) for d in cst.decorators]
         plain = [d.id for d in cst.decorators if isinstance(d, tree.Name)]
         if not cst.decorators and _NETWORK.match(walk.source.text, cst.start):
             help = "save it by torch.export, and import that: `mlcc import model.pt2 -o model.mlc`"
             walk.note("E0208", f"class `{cst.name}` is a module of PyTorch, and no text", cst, help=help)
-            raise Enough
+            raise TooManyErrors
         if not _CLASSES.intersection(d for d in decorators if d) and "ir_module" not in plain:
             walk.note(
                 "E0208", f"class `{cst.name}` is not marked as a module", cst, help="write `@I.ir_module` above it"
@@ -191,7 +191,7 @@ class _Reader:
         """`T` for a PrimFunc, `R` for a relax function, as the decorator says."""
         walk = self.walk
         for decorator in cst.decorators:
-            head = tree.head(decorator)
+            head = tree.callee_of(decorator)
             path = walk.dotted(head)
             kind = _FUNCTIONS.get(path) if path is not None else None
             if kind is not None:

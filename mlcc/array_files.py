@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from mlcc.errors import CompileError, did_you_mean, error
-from mlcc.files import Content, map_file, pieces_of, write_atomic
+from mlcc.files import Content, byte_chunks, map_file, write_atomic
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from mlcc.runtime.npz import Judge
+    from mlcc.runtime.npz import Validator
 
 SUFFIXES = (".npz", ".safetensors")
 NPY_START = b"\x93NUMPY"  # how .npy files begin
@@ -47,7 +47,7 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
     """The arrays of an .npz or .safetensors file, each read on demand. Nothing is ever unpickled.
 
     A .npy file has one array, which is known by the file's name without suffix. `is_unnamed` says so.
-    A dtype that NumPy lacks is read as its bits; `mlcc.runtime.abi.stated_dtype` says which it is, if the file does.
+    A dtype that NumPy lacks is read as its bits; `mlcc.runtime.abi.dtype_tag` says which it is, if the file does.
     Raises CompileError E0003 for what is not sound.
     """
 
@@ -78,7 +78,7 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
             raise self._unreadable(exc) from None
         self.comment: bytes = self._arrays.comment
 
-    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
+    def read(self, name: str, judge: Validator | None = None) -> np.ndarray:
         """Read an array. `judge` checks its shape and dtype before memory is allocated.
 
         `judge` may raise any exception, and returns True if a declaration fixes the size.
@@ -135,11 +135,11 @@ class RenamedArray(Mapping[str, "np.ndarray"]):
 
     is_unnamed = False
 
-    def __init__(self, name: str, path: str, arrays: ArrayFile | Joined, key: str) -> None:
+    def __init__(self, name: str, path: str, arrays: ArrayFile | MergedArrays, key: str) -> None:
         self.path = path
         self._name, self._arrays, self._key = name, arrays, key
 
-    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
+    def read(self, name: str, judge: Validator | None = None) -> np.ndarray:
         """See `ArrayFile.read`."""
         return self._arrays.read(self._key, judge)
 
@@ -159,7 +159,7 @@ class RenamedArray(Mapping[str, "np.ndarray"]):
         return 1
 
 
-class Joined(Mapping[str, "np.ndarray"]):
+class MergedArrays(Mapping[str, "np.ndarray"]):
     """The arrays of several files, read when they are asked for. `unnamed` are those of .npy files.
 
     Raises CompileError E0004 if two files have an array of the same name.
@@ -175,7 +175,7 @@ class Joined(Mapping[str, "np.ndarray"]):
                 self._files[name] = file
             self.unnamed += file if file.is_unnamed else ()
 
-    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
+    def read(self, name: str, judge: Validator | None = None) -> np.ndarray:
         """See `ArrayFile.read`."""
         return self._files[name].read(name, judge)
 
@@ -200,7 +200,7 @@ class Joined(Mapping[str, "np.ndarray"]):
         return len(self._files)
 
 
-class Inputs(Joined):
+class InputArrays(MergedArrays):
     """The arguments of a call, read from files by name.
 
     `weights` are names of arrays that need not be parameters of the function.
@@ -214,9 +214,9 @@ class Inputs(Joined):
         self.weights = {name for file in later for name in file}
 
 
-def read_array(arrays: Mapping[str, np.ndarray], name: str, judge: Judge) -> np.ndarray:
+def read_array(arrays: Mapping[str, np.ndarray], name: str, judge: Validator) -> np.ndarray:
     """Return the array of that name. `judge` checks its shape and dtype before the array is read from a file."""
-    if isinstance(arrays, (ArrayFile, Joined)):
+    if isinstance(arrays, (ArrayFile, MergedArrays)):
         return arrays.read(name, judge)
     import numpy as np
 
@@ -225,7 +225,7 @@ def read_array(arrays: Mapping[str, np.ndarray], name: str, judge: Judge) -> np.
     return array
 
 
-def names_of_parameters(arrays: Iterable[str], params: Sequence[str]) -> dict[str, list[str]]:
+def array_names_by_param(arrays: Iterable[str], params: Sequence[str]) -> dict[str, list[str]]:
     """Map each parameter to the arrays that match its name.
 
     An exact match wins; otherwise an array matches if its name as an identifier, as importers write it, equals the
@@ -239,13 +239,13 @@ def names_of_parameters(arrays: Iterable[str], params: Sequence[str]) -> dict[st
     return {param: [param] if param in names else names for param, names in candidates.items()}
 
 
-def load_arrays(path: str) -> ArrayFile | Joined:
+def load_arrays(path: str) -> ArrayFile | MergedArrays:
     """Return the arrays of an .npz or .safetensors file by name, each read on demand. Nothing is unpickled.
 
     `path` may also be an index of several files (`model.safetensors.index.json`) or a folder; see `load_files`.
     """
     files = load_files(path)
-    return files[0] if len(files) == 1 else Joined(files)
+    return files[0] if len(files) == 1 else MergedArrays(files)
 
 
 def load_files(path: str) -> list[ArrayFile]:
@@ -254,10 +254,10 @@ def load_files(path: str) -> list[ArrayFile]:
     Raises CompileError E0003 for a damaged file or index, and for an array that is missing from the file that the
     index names.
     """
-    from mlcc.array_folders import array_files
+    from mlcc.array_folders import listed_array_files
 
     files = []
-    for name, keys in array_files(path).items():
+    for name, keys in listed_array_files(path).items():
         file = ArrayFile(name)
         absent = next((key for key in keys if key not in file), None)
         if absent is not None:
@@ -292,7 +292,7 @@ class ArraySource(NamedTuple):
         arrays = load_arrays(self.path)
         return [RenamedArray(self.name or self.key or "", self.path, arrays, self._key(arrays))]
 
-    def _key(self, arrays: ArrayFile | Joined) -> str:
+    def _key(self, arrays: ArrayFile | MergedArrays) -> str:
         if self.key is None and len(arrays) == 1:
             return next(iter(arrays))
         key = self.key or self.name or ""
@@ -337,7 +337,7 @@ def write_safetensors(file: IO[bytes], arrays: Mapping[str, np.ndarray], comment
     except NoDtype as exc:
         raise CompileError(error("E1070", str(exc), help="write an .npz")) from None
     for _, array in in_order(arrays):
-        file.writelines(pieces_of(np.ascontiguousarray(array)))
+        file.writelines(byte_chunks(np.ascontiguousarray(array)))
 
 
 def npz_bytes(arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> bytes:
@@ -376,7 +376,7 @@ def _write_npy(member: IO[bytes], array: np.ndarray) -> None:
         np.lib.format.write_array(member, array, allow_pickle=False)
         return
     np.lib.format.write_array_header_1_0(member, np.lib.format.header_data_from_array_1_0(array))
-    member.writelines(pieces_of(array if array.flags.c_contiguous else array.T))
+    member.writelines(byte_chunks(array if array.flags.c_contiguous else array.T))
 
 
 def _padding(at: int) -> bytes:

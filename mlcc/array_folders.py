@@ -19,7 +19,7 @@ def is_index(path: str) -> bool:
     return os.path.basename(path).endswith(INDEX)
 
 
-def array_files(path: str) -> dict[str, list[str]]:
+def listed_array_files(path: str) -> dict[str, list[str]]:
     """Return the array files at a path, each with the array names that an index lists for it.
 
     For a folder these are the files of its index, else all its .safetensors files, else all its .npz, else all its

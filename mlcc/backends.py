@@ -32,7 +32,7 @@ _KNOWN: dict[str, Backend[Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class LazyFunction:
     """A function named by `module:name` that is imported when it is called, so that a record imports nothing."""
 
     place: str
@@ -85,7 +85,7 @@ class Backend(Generic[T]):
     before_lowering: tuple[str, ...] = ("remove-unused-functions",)
     lower_names: tuple[str, ...] = ()
     passes: Mapping[str, str] = field(default_factory=dict)
-    lower_options: Callable[[T], LowerOptions] = At("mlcc.passes.lowering.options:plain_lower_options")
+    lower_options: Callable[[T], LowerOptions] = LazyFunction("mlcc.passes.lowering.options:plain_lower_options")
     facts: Callable[[T], CpuFacts | GpuFacts] | None = None
     header: Callable[[dict[str, Any]], str] | None = None
     inspect: Callable[[str | bytes, dict[str, Any]], None] | None = None
@@ -113,25 +113,25 @@ class Backend(Generic[T]):
     @property
     def groups(self) -> Mapping[str, str]:
         """The named groups of passes, with their pipelines."""
-        groups = {**self.levels, **dict.fromkeys(("lower", *self.lower_names), self.lowering_text)}
-        return {**groups, "sanitize": self.text_of(self.sanitizing)} if self.sanitizing else groups
+        groups = {**self.levels, **dict.fromkeys(("lower", *self.lower_names), self.lowering_pipeline)}
+        return {**groups, "sanitize": self.pipeline_of_steps(self.sanitizing)} if self.sanitizing else groups
 
     @property
-    def lowering_text(self) -> str:
+    def lowering_pipeline(self) -> str:
         """The pipeline from scheduled TensorIR to the input of code generation: the group `lower`."""
-        return self.text_of(self.lowering)
+        return self.pipeline_of_steps(self.lowering)
 
-    def text_of(self, steps: tuple[str, ...]) -> str:
+    def pipeline_of_steps(self, steps: tuple[str, ...]) -> str:
         """The pipeline that lowers a module in these steps."""
         return ",".join((*self.before_lowering, *steps))
 
-    def level_text(self, level: int) -> str:
+    def level_pipeline(self, level: int) -> str:
         """The passes of a level up to scheduled TensorIR: the group `O<level>`."""
         return self.levels[f"O{level}"]
 
-    def whole_text(self, level: int) -> str:
+    def full_pipeline(self, level: int) -> str:
         """The whole pipeline of `-O<level>`, up to the input of code generation."""
-        return f"{self.level_text(level)},{self.lowering_text}"
+        return f"{self.level_pipeline(level)},{self.lowering_pipeline}"
 
 
 def get(kind: str) -> Backend[Any]:
@@ -146,7 +146,7 @@ def of(target: Target | str) -> Backend[Any]:
     return get(Target.parse(target).kind)
 
 
-def every() -> list[Backend[Any]]:
+def registered_backends() -> list[Backend[Any]]:
     """Return all registered backends."""
     return [get(kind) for kind in [*KINDS]]
 

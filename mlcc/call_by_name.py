@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mlcc.array_files import names_of_parameters, read_array
+from mlcc.array_files import array_names_by_param, read_array
 from mlcc.errors import CompileError, did_you_mean, error
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mlcc.errors import Diagnostic
     from mlcc.runtime.manifest import Value
-    from mlcc.runtime.npz import Judge
+    from mlcc.runtime.npz import Validator
 
 
 def arguments_by_name(
@@ -29,13 +29,13 @@ def arguments_by_name(
     has arrays, by the names of parameters, for those that get none. Raises CompileError E0004 that lists every missing
     and every unknown name, CallError for what does not fit.
     """
-    from mlcc.runtime.arguments import array_judge
+    from mlcc.runtime.arguments import array_validator
 
     leaves = leaves_by_name(callee)
-    judges = {name: array_judge(leaf, f"argument `{name}` of `{callee.name}`") for name, leaf in leaves.items()}
+    judges = {name: array_validator(leaf, f"argument `{name}` of `{callee.name}`") for name, leaf in leaves.items()}
     spare = spare or {}
     optional = (*optional_names(callee), *spare)
-    arguments = match_inputs(arrays, list(leaves), f"`{callee.name}`", optional, judges, ignore_extra, leaves)
+    arguments = arrays_by_param(arrays, list(leaves), f"`{callee.name}`", optional, judges, ignore_extra, leaves)
     given = {n: spare.get(n) if array is None else array for n, array in zip(leaves, arguments, strict=True)}
 
     def value(param: Any, name: str) -> Any:
@@ -57,20 +57,20 @@ def optional_names(callee: Any) -> tuple[str, ...]:
 
 def leaves_by_name(callee: Any) -> dict[str, Value]:
     """The arrays that the parameters of a loaded function take, by name."""
-    return dict(leaf for param in callee.spec.params for leaf in named_leaves(param, param.name))
+    return dict(leaf for param in callee.spec.params for leaf in leaf_params(param, param.name))
 
 
-def named_leaves(param: Any, name: str) -> list[tuple[str, Any]]:
+def leaf_params(param: Any, name: str) -> list[tuple[str, Any]]:
     """Return the name and the parameter of each array that a parameter takes; tuples are flattened."""
     if param.kind != "tuple":
         return [(name, param)]
-    return [leaf for i, part in enumerate(param.fields) for leaf in named_leaves(part, f"{name}.{i}")]
+    return [leaf for i, part in enumerate(param.fields) for leaf in leaf_params(part, f"{name}.{i}")]
 
 
 def assign(arrays: Iterable[str], names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list[str]]:
     """The arrays that are for each parameter, by name. An array of a .npy file whose name is none of a parameter is for
     the only one that lacks an array, if there is just one."""
-    assigned = names_of_parameters(arrays, names)
+    assigned = array_names_by_param(arrays, names)
     taken = {array for arrays_of in assigned.values() for array in arrays_of}
     loose = [array for array in getattr(arrays, "unnamed", ()) if array not in taken]
     lacking = [name for name in names if not assigned[name] and name not in optional]
@@ -79,9 +79,10 @@ def assign(arrays: Iterable[str], names: Sequence[str], optional: Sequence[str] 
     return assigned
 
 
-def match_inputs(
+def arrays_by_param(
     arrays: Mapping[str, np.ndarray], names: list[str], func: str, optional: tuple[str, ...] = (),
-    judges: Mapping[str, Judge] | None = None, ignore_extra: bool = False, leaves: Mapping[str, Value] | None = None,
+    judges: Mapping[str, Validator] | None = None, ignore_extra: bool = False,
+    leaves: Mapping[str, Value] | None = None,
 ) -> list[np.ndarray | None]:  # fmt: skip
     """Return the arrays in the order of the parameters; None for an omitted optional one.
 

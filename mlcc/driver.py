@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CompileError, Diagnostic, MlccError, Severity, error, together
+from mlcc.errors import CompileError, Diagnostic, MlccError, Severity, error, merge_repeated
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.relax import Function
 from mlcc.ir.tir import PrimFunc
-from mlcc.recursion import uncollected
+from mlcc.recursion import gc_disabled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,10 +63,10 @@ def write_module(
     Raises CompileError.
     """
     from mlcc.array_files import SUFFIXES, arrays_content
-    from mlcc.grammar.constants import data_file_line, lies_below, stored_arrays
+    from mlcc.grammar.constants import data_file_line, is_inside_folder, stored_arrays
     from mlcc.grammar.printer.printer import script, script_and_data
     from mlcc.grammar.printer.writer import CANONICAL
-    from mlcc.outputs import Outputs, holds, is_stream, mark
+    from mlcc.outputs import Outputs, contains_arrays, is_stream, ownership_comment
 
     outputs = outputs or Outputs()
     if is_stream(path) and data is None or dialect != "mlcc":
@@ -74,16 +74,16 @@ def write_module(
         outputs.save({**(more or {}), path: script(module, dialect, not elided, style or CANONICAL)})
         return
     text, tensors = script_and_data(module, style or CANONICAL)
-    near = [file for file in files if data is None and lies_below(file.path, path)]
+    near = [file for file in files if data is None and is_inside_folder(file.path, path)]
     own, used = _split_by_file(near, stored_arrays(tensors))
     beside, _ = _split_by_file(files if data is None else [], stored_arrays(apart or {}))
     arrays = {**own, **beside}
     contents: dict[str, Content] = {}
     places = [os.path.splitext(path)[0] + suffix for suffix in SUFFIXES]
     if data is not None:
-        contents[data] = arrays_content(data, arrays, mark(path))
+        contents[data] = arrays_content(data, arrays, ownership_comment(path))
     elif arrays:
-        contents |= outputs.beside(places[0], arrays, path, lambda old: holds(old, arrays))
+        contents |= outputs.constants_file(places[0], arrays, path, lambda old: contains_arrays(old, arrays))
     used += [data or places[0]] if own else []
     there = {os.path.normpath(p) for p in places if os.path.lexists(p) or p in contents}
     if tensors and there != {os.path.normpath(p) for p in used}:
@@ -142,7 +142,7 @@ def _module_of(mod: object) -> IRModule:
 # ---------------------------------------------------------------- building
 
 
-@uncollected()
+@gc_disabled()
 def build(
     mod: IRModule | Func, target: str | Target = "llvm", opt_level: int | None = None,
     pipeline: str | Pipeline | None = None, *, prefix: str | None = None, allow_extern: Sequence[str] = (),
@@ -234,22 +234,22 @@ def build_pipeline(
     schedules of that database are applied before the schedule rules. Raises CompileError for an invalid pipeline.
     """
     from mlcc import backends
-    from mlcc.passes.lowering.stage import steps_left, with_lowering
+    from mlcc.passes.lowering.stage import remaining_steps, with_lowering
     from mlcc.passes.manage.manager import Pipeline
     from mlcc.passes.manage.stages import BLOCKS, stage_of
 
-    steps_left(module, target.kind)  # raises if the module cannot be compiled for the target
+    remaining_steps(module, target.kind)  # raises if the module cannot be compiled for the target
     if pipeline is None:
-        pipeline = backends.of(target).level_text(opt_level) if stage_of(module) == BLOCKS else ""
+        pipeline = backends.of(target).level_pipeline(opt_level) if stage_of(module) == BLOCKS else ""
     passes = Pipeline.parse(pipeline, target=target.kind) if isinstance(pipeline, str) else pipeline
     if db is not None:
-        passes = with_records(passes, db, opt_level)
+        passes = insert_apply_tuned(passes, db, opt_level)
     if sanitize:  # one version of checked code is enough
         passes = Pipeline(tuple(one for one in passes.passes if one.name != "version-kernels"))
     return with_lowering(passes, module, target.kind, sanitize)
 
 
-def with_records(passes: Pipeline, db: str, opt_level: int) -> Pipeline:
+def insert_apply_tuned(passes: Pipeline, db: str, opt_level: int) -> Pipeline:
     """Insert the pass `apply-tuned` before `auto-schedule`. A pipeline without the latter is unchanged."""
     from mlcc.passes.auto_schedule.apply_tuned import ApplyTuned
     from mlcc.passes.manage.manager import Pass, Pipeline
@@ -264,12 +264,12 @@ def with_records(passes: Pipeline, db: str, opt_level: int) -> Pipeline:
 
 def _warn_unused_records(passes: Pipeline, db: str, observers: Sequence[Observer]) -> None:
     """Warn (W1103) about a database that no pass uses."""
-    from mlcc.passes.manage.manager import tell
+    from mlcc.passes.manage.manager import emit_warnings
 
     if not any(one.name == "apply-tuned" for one in passes.passes):
         help = "kernels are scheduled at -O2 and -O3, by pipelines with `auto-schedule`, before they are lowered"
         warning = error("W1103", f"{db} is not used: no pass schedules kernels here", help=help)
-        tell([replace(warning, severity=Severity.WARNING)], observers)
+        emit_warnings([replace(warning, severity=Severity.WARNING)], observers)
 
 
 def _check_operators(module: IRModule) -> None:
@@ -330,7 +330,7 @@ def _unlowered_operators(module: IRModule, native: Collection[str]) -> list[Diag
                     findings.append(
                         error("E0509", f"`R.{short}` cannot be lowered", span, help=_lowering_hint(short, value))
                     )
-    return together(findings)
+    return merge_repeated(findings)
 
 
 def _lowering_hint(short: str, call: relax.Call) -> str:

@@ -119,7 +119,7 @@ def error(
     return Diagnostic(code=code, message=message, primary=Label(span, text), related=related, help=help, file=file)
 
 
-def together(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+def merge_repeated(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Merge diagnostics with equal messages into one at the first location, which states their number and lines."""
     groups: dict[tuple[str, str, str | None], list[Diagnostic]] = {}
     for one in found:

@@ -17,7 +17,7 @@ from io import BufferedReader
 from typing import IO, TYPE_CHECKING
 
 from mlcc.errors import CompileError, error
-from mlcc.temporaries import forget, make_temporary
+from mlcc.temporaries import forget_temporary, make_temporary
 
 if TYPE_CHECKING:
     import mmap
@@ -44,7 +44,7 @@ def read_bytes(path: str) -> bytes:
         raise CompileError(error("E0001", f"cannot read {path}: {exc.strerror or exc}", help=help, file=path)) from None
     except ValueError as exc:  # a null byte in the path
         raise CompileError(error("E0001", f"cannot read {path!r}: {exc}")) from None
-    note_read(path, data)
+    record_read(path, data)
     return data
 
 
@@ -82,7 +82,7 @@ def _other_file(path: str, exc: OSError) -> str | None:
     return did_you_mean(path, [os.path.join(folder, same)] if same else [os.path.join(folder, n) for n in names])
 
 
-def note_read(path: str, data: bytes | BufferedReader) -> None:
+def record_read(path: str, data: bytes | BufferedReader) -> None:
     """Report a read to active recorders. `data` is the content, or the file opened at its start."""
     recorders, seen = _reads.get(), _seen.get()
     if seen is not None:
@@ -94,7 +94,7 @@ def note_read(path: str, data: bytes | BufferedReader) -> None:
             reads[full] = hashed.hexdigest()
 
 
-def note_known_reads(known: Mapping[str, str]) -> None:
+def record_cached_reads(known: Mapping[str, str]) -> None:
     """Report to active recorders the files from which a cached result was made."""
     seen = _seen.get()
     if seen is not None:
@@ -109,7 +109,7 @@ _MMAP_THRESHOLD = 16 << 20  # array files of at least this many bytes are memory
 
 
 @functools.cache
-def file_map() -> type[mmap.mmap]:
+def file_mmap_class() -> type[mmap.mmap]:
     """Return the class of the memory maps created here, whose pages may be released and are then read again."""
     import mmap
 
@@ -126,11 +126,11 @@ def map_file(path: str) -> bytes | mmap.mmap:
     try:
         if path != "-" and os.path.isfile(path) and os.path.getsize(path) >= _MMAP_THRESHOLD:
             with open(path, "rb") as file:
-                note_read(path, file)
+                record_read(path, file)
                 try:
-                    return file_map()(file.fileno(), 0, access=mmap.ACCESS_COPY)
+                    return file_mmap_class()(file.fileno(), 0, access=mmap.ACCESS_COPY)
                 except OSError:
-                    return file_map()(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    return file_mmap_class()(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError):
         pass  # if mapping fails, reading reports the reason
     return read_bytes(path)
@@ -149,7 +149,7 @@ def release_pages(array: np.ndarray) -> None:
     mapped: object = array
     while isinstance(mapped, (np.ndarray, memoryview)):
         mapped = mapped.base if isinstance(mapped, np.ndarray) else mapped.obj
-    if array.flags.writeable or not isinstance(mapped, file_map()) or not hasattr(mmap, "MADV_DONTNEED"):
+    if array.flags.writeable or not isinstance(mapped, file_mmap_class()) or not hasattr(mmap, "MADV_DONTNEED"):
         return
     start = _address(array) - _address(np.frombuffer(mapped, np.uint8))
     first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -165,7 +165,7 @@ def _address(array: np.ndarray) -> int:
 _CHUNK_BYTES = 1 << 22  # bytes; a multiple of the page size
 
 
-def pieces_of(array: np.ndarray) -> Iterator[memoryview]:
+def byte_chunks(array: np.ndarray) -> Iterator[memoryview]:
     """Yield the bytes of a C-contiguous array in little-endian chunks, and release the pages of chunks already used."""
     import numpy as np
 
@@ -177,7 +177,7 @@ def pieces_of(array: np.ndarray) -> Iterator[memoryview]:
 
 
 @contextlib.contextmanager
-def recorded_reads() -> Iterator[dict[str, str]]:
+def recording_reads() -> Iterator[dict[str, str]]:
     """Record the files read inside the `with`: absolute path -> SHA-256. Nested blocks each record all reads."""
     reads: dict[str, str] = {}
     token = _reads.set((*_reads.get(), reads))
@@ -239,8 +239,8 @@ def _is_own_process(path: str) -> bool:
     return not path.startswith("/proc/") or path.startswith(("/proc/self/", f"/proc/{os.getpid()}/"))
 
 
-Pieces = Sequence[bytes | bytearray | memoryview]
-Content = bytes | str | Pieces | Callable[[IO[bytes]], None]  # a function writes to a seekable file
+Chunks = Sequence[bytes | bytearray | memoryview]
+Content = bytes | str | Chunks | Callable[[IO[bytes]], None]  # a function writes to a seekable file
 
 
 def write_atomic(path: str, data: Content) -> None:
@@ -281,10 +281,10 @@ def write_files(contents: Mapping[str, Content]) -> None:
         for _, part, _ in staged:
             with contextlib.suppress(OSError):
                 os.unlink(part)
-            forget(part)
+            forget_temporary(part)
 
 
-def _pieces(data: Content) -> Pieces:
+def _pieces(data: Content) -> Chunks:
     """Return the content in chunks, for an output that cannot seek."""
     if callable(data):
         import io
@@ -295,7 +295,7 @@ def _pieces(data: Content) -> Pieces:
     return [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data
 
 
-def _write_descriptor(descriptor: int, pieces: Pieces) -> None:
+def _write_descriptor(descriptor: int, pieces: Chunks) -> None:
     if descriptor == 1:
         if sys.stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -325,7 +325,7 @@ def _stage(to: Destination, data: Content) -> tuple[str, str]:
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(part)
-        forget(part)
+        forget_temporary(part)
         raise
     return part, to.path
 

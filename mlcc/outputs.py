@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlcc.array_files import SUFFIXES, ArrayFile, arrays_content
 from mlcc.errors import CompileError, Diagnostic, error
-from mlcc.files import Content, Destination, pieces_of, watch_reads, write_files
+from mlcc.files import Content, Destination, byte_chunks, watch_reads, write_files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -212,14 +212,14 @@ class Outputs:
 
     # ------------------------------------------------------------ writing
 
-    def beside(
+    def constants_file(
         self, path: str, arrays: Mapping[str, np.ndarray], owner: str, holds: Callable[[Mapping[str, Any]], bool]
     ) -> dict[str, Content]:
         """Return the archive of constants that the output `owner` needs beside it, if the user named none.
 
         Empty if the existing file `holds` all constants. Raises CompileError E0013 if it would replace a file that mlcc
         did not write for this purpose."""
-        content = arrays_content(path, arrays, mark(owner))
+        content = arrays_content(path, arrays, ownership_comment(owner))
         if not os.path.lexists(path) or is_stream(path):
             return {path: content}
         self._register_reads()
@@ -229,7 +229,7 @@ class Outputs:
         self._seen.discard(path)  # reading it for this comparison does not make it an input
         output = Output(path, f"the constants of {owner} go into", "arrays")
         problem = _write_problem(output) or self._clash(output)
-        if problem is None and not self.force and (old is None or old.comment != mark(owner)):
+        if problem is None and not self.force and (old is None or old.comment != ownership_comment(owner)):
             text = f"{owner} needs its constants in {path}, which exists and was not written by mlcc for this purpose"
             help = "name another file for them with --data FILE, or pass --force to replace this one"
             problem = error("E0013", text, help=help)
@@ -245,7 +245,7 @@ class Outputs:
             raise CompileError(wrong)
         write_files(contents)
 
-    def save_part(self, path: str, content: str, start: str, what: str = "dump") -> None:
+    def save_unnamed(self, path: str, content: str, start: str, what: str = "dump") -> None:
         """Write a file that the user did not name, such as a dump. It replaces only a file that begins with `start`.
 
         Raises CompileError.
@@ -270,12 +270,12 @@ class Outputs:
         self._seen.clear()
 
 
-def mark(owner: str) -> bytes:
+def ownership_comment(owner: str) -> bytes:
     """Return the comment that marks an archive as written by mlcc for `owner`."""
     return _MARK.format(suffix_of(owner) or "text").encode()
 
 
-def holds(old: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bool:
+def contains_arrays(old: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bool:
     """Return True if `old` has all arrays with the same names, dtypes, shapes and contents."""
     return all(name in old and same_array(old[name], array) for name, array in arrays.items())
 
@@ -286,7 +286,7 @@ def same_array(a: np.ndarray, b: np.ndarray) -> bool:
 
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    pieces = (pieces_of(np.ascontiguousarray(array)) for array in (a, b))
+    pieces = (byte_chunks(np.ascontiguousarray(array)) for array in (a, b))
     return all(x == y for x, y in zip(*pieces, strict=True))
 
 

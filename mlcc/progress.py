@@ -23,7 +23,7 @@ class Work:
 class Listener:
     """A listener to progress events, called in any thread. Overriding either method is optional."""
 
-    def begun(self, work: Work) -> None:
+    def started(self, work: Work) -> None:
         """Called when a work item begins."""
 
     def done(self, work: Work, seconds: float) -> None:
@@ -52,7 +52,7 @@ def working(stage: str, kernel: str = "", at: int = 0, count: int = 1) -> Iterat
         return
     work = Work(stage, kernel, at, count)
     for listener in listeners:
-        listener.begun(work)
+        listener.started(work)
     start = time.perf_counter()
     yield
     seconds = time.perf_counter() - start

@@ -76,7 +76,7 @@ def _random(name: str, leaf: Value, symbols: Mapping[str, int], rng: np.random.G
     import numpy as np
 
     from mlcc.ir.dtypes import DType
-    from mlcc.ir.narrow import encode
+    from mlcc.ir.narrow_floats import encode
     from mlcc.runtime.manifest import evaluate, symbols_of
 
     def value(dim: Dim) -> int:

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 # Recursion limit for code that also recurses through C, whose stack is small. The deepest tree that the parser accepts
 # needs some thousands of frames.
-MIXED = 20_000
+FRAMES_WITH_C = 20_000
 # Recursion limit for pure Python code, whose calls take no C stack: only memory bounds the depth.
-PYTHON_ALONE = 1_000_000
+FRAMES_PYTHON_ONLY = 1_000_000
 
 
 _lock = threading.Lock()  # both settings are global to the process
@@ -29,7 +29,7 @@ class _Settings:
 
 
 @contextlib.contextmanager
-def deep_recursion(frames: int = PYTHON_ALONE) -> Iterator[None]:
+def deep_recursion(frames: int = FRAMES_PYTHON_ONLY) -> Iterator[None]:
     """Raise Python's recursion limit to at least `frames` inside the `with`."""
     with _lock:
         if not _Settings.frames:
@@ -45,7 +45,7 @@ def deep_recursion(frames: int = PYTHON_ALONE) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """Disable cyclic garbage collection inside the `with`: trees have no cycles, and scanning them costs time."""
     with _lock:
         if not _Settings.uncollected:

@@ -27,7 +27,7 @@ def make_temporary(folder: str, name: str) -> tuple[int, str]:
             raise
 
 
-def forget(path: str) -> None:
+def forget_temporary(path: str) -> None:
     """Unregister a temporary file that has been renamed or removed."""
     _PATHS.discard(path)
 

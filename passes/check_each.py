@@ -9,7 +9,7 @@ from mlcc.errors import CompileError, did_you_mean, error, render
 from mlcc.ir import relax, tir
 from mlcc.ir.effects import WRITE, effects
 from mlcc.ir.module import Func, IRModule
-from mlcc.passes.lowering.narrow_floats import promoted_module
+from mlcc.passes.lowering.narrow_floats import promote_module
 from mlcc.passes.lowering.work_estimate import module_work
 from mlcc.passes.manage.manager import Observer, Pass, Pipeline
 from mlcc.passes.manage.stages import STEP
@@ -52,7 +52,7 @@ class CheckEach(Observer):
         self.write = write or (lambda text: None)
         self.compiled = compiled
         self.emulated = emulated
-        self.guilty: str | None = None
+        self.culprit: str | None = None
         self._expected: list[np.ndarray] | None = None
         self._interpret = True
         self._last = 0
@@ -85,8 +85,8 @@ class CheckEach(Observer):
             return
         problem = self._difference(self._run(module), self._expected)
         self.write(f"check-each: {current.name}: {problem or 'results unchanged'}\n")
-        if problem and self.guilty is None:
-            self.guilty = current.name
+        if problem and self.culprit is None:
+            self.culprit = current.name
             message = f"`{current}` is the first pass that changes the results of `{self.func}`"
             self.write(render(error("E0511", message, help=problem)) + "\n")
 
@@ -96,7 +96,7 @@ class CheckEach(Observer):
             help = did_you_mean(self.func, module)
             raise CompileError(error("E0512", f"the module has no function `{self.func}` to run", help=help))
         arrays, results = self._arrays(func, module)
-        module = promoted_module(module)  # lowered operators compute narrow floats in float32
+        module = promote_module(module)  # lowered operators compute narrow floats in float32
         if self.emulated is not None and STEP in module.attrs:
             returned = self.emulated(module, self.func, arrays)
         elif self.compiled is not None and not self._interpret:

@@ -67,7 +67,9 @@ SLOTS = 127
 FIRST, SECOND, FIRST_UNSIGNED = "\x01", "\x02", "\x03"
 
 
-RECORD = 24  # bytes in which a GPU's kernel says what failed: an int32, and from byte 8 on the two numbers as int64
+ERROR_RECORD_BYTES = (
+    24  # bytes in which a GPU's kernel says what failed: an int32, and from byte 8 on the two numbers as int64
+)
 
 
 def kind_of(code: int) -> Kind | None:
@@ -75,7 +77,7 @@ def kind_of(code: int) -> Kind | None:
     return KIND_BY_CODE.get(code & 0xFF)
 
 
-def filled(text: str, first: int, second: int) -> str:
+def fill_numbers(text: str, first: int, second: int) -> str:
     """The text of a check with the numbers that it reports, both int64."""
     message = text.replace(FIRST, str(first)).replace(SECOND, str(second))
     return message.replace(FIRST_UNSIGNED, str(first % (1 << 64)))
@@ -118,14 +120,14 @@ STORAGE = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8
 _STATED = "tensor"
 
 
-def stated(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+def tagged_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """A dtype of the bits of elements, that says which dtype that NumPy lacks they are of."""
     import numpy as np
 
     return np.dtype(dtype.str, metadata={_STATED: name})
 
 
-def stated_dtype(dtype: np.dtype[Any]) -> str | None:
+def dtype_tag(dtype: np.dtype[Any]) -> str | None:
     """The dtype that `stated` says; None for a NumPy dtype that stands for itself."""
     return dtype.metadata.get(_STATED) if dtype.metadata is not None else None
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from mlcc.errors import CallError, Diagnostic, error
-from mlcc.runtime.abi import CPU, DLTENSOR, STORAGE, element_bytes, stated_dtype
-from mlcc.runtime.dlpack import Located, NotATensor, Tensor, as_array, borrow, overlaps_itself
+from mlcc.runtime.abi import CPU, DLTENSOR, STORAGE, dtype_tag, element_bytes
+from mlcc.runtime.dlpack import DeviceArgument, NotATensor, Tensor, as_array, borrow, overlaps_itself
 from mlcc.runtime.manifest import Value, show_tensor
 
 
@@ -29,12 +29,12 @@ class Argument:
     words: tuple[int, ...] = ()  # the values of a shape, which the cell points to
     before: np.ndarray | None = None  # the caller's array, copied into `tensor` before each call
     after: np.ndarray | None = None  # the caller's array, copied from `tensor` after each call
-    exotic: np.dtype[Any] | None = None  # the dtype of an ml_dtypes array
+    extended_dtype: np.dtype[Any] | None = None  # the dtype of an ml_dtypes array
     is_result: bool = False
-    located: Located | None = None  # set for a tensor in the memory of the device that runs the function
+    located: DeviceArgument | None = None  # set for a tensor in the memory of the device that runs the function
 
 
-class Refused(Exception):
+class RejectedArgument(Exception):
     """An argument that cannot be converted, with its diagnostic."""
 
     def __init__(self, code: str, message: str, help: str | None = None) -> None:
@@ -55,12 +55,12 @@ def convert(leaf: Value, value: Any, label: str, writes: bool) -> Argument:
         return Argument(leaf, label, words=convert_shape(leaf, value, label))
     if value is None or isinstance(value, int):
         return Argument(leaf, label, word=value or 0)
-    if isinstance(value, Located):
+    if isinstance(value, DeviceArgument):
         return Argument(leaf, label, tensor=value.tensor, word=value.tensor.address, located=value)
     try:
         tensor = borrow(value)
     except NotATensor as exc:
-        raise Refused("E0803", f"{label} is {exc}, expected an address or an array") from None
+        raise RejectedArgument("E0803", f"{label} is {exc}, expected an address or an array") from None
     return Argument(leaf, label, tensor=tensor, word=tensor.address)
 
 
@@ -69,28 +69,28 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
     storage_dtype = STORAGE.get(leaf.dtype, leaf.dtype)
     if not leaf.dims and isinstance(value, (bool, int, float, np.generic)) and not writes:
         value = scalar_array(leaf, value, storage_dtype, label)
-    located = value if isinstance(value, Located) else None
+    located = value if isinstance(value, DeviceArgument) else None
     try:
         tensor = borrow(value) if located is None else located.tensor
     except NotATensor as exc:
         help = f"numpy.asarray(..., {leaf.dtype!r}) makes an array" if isinstance(value, (list, tuple)) else None
-        raise Refused("E0803", f"{label} is {exc}, expected {show_tensor(leaf)}", help) from None
+        raise RejectedArgument("E0803", f"{label} is {exc}, expected {show_tensor(leaf)}", help) from None
     exotic = value.dtype if isinstance(value, np.ndarray) and value.dtype.kind == "V" else None
-    tagged = stated_dtype(value.dtype) if isinstance(value, np.ndarray) else None
+    tagged = dtype_tag(value.dtype) if isinstance(value, np.ndarray) else None
     if tagged is not None and tagged != leaf.dtype:
-        raise Refused("E0804", f"{label} is {tagged}, expected {show_tensor(leaf)}")
+        raise RejectedArgument("E0804", f"{label} is {tagged}, expected {show_tensor(leaf)}")
     if tensor.code != leaf.code:
         tensor = reinterpret(leaf, tensor, storage_dtype, label)
     if len(tensor.shape) != len(leaf.dims):
         count = len(tensor.shape)
-        raise Refused(
+        raise RejectedArgument(
             "E0805", f"{label} has {count} dimension{'s' if count != 1 else ''}, expected {show_tensor(leaf)}"
         )
     if writes and tensor.readonly:
-        raise Refused("E0808", f"{label} is read-only, but the function writes it")
+        raise RejectedArgument("E0808", f"{label} is read-only, but the function writes it")
     if writes and overlaps_itself(tensor.shape, tensor.strides):
-        raise Refused("E0809", f"{label} overlaps itself: elements share memory, but the function writes each")
-    argument = Argument(leaf, label, tensor=tensor, exotic=exotic, located=located)
+        raise RejectedArgument("E0809", f"{label} overlaps itself: elements share memory, but the function writes each")
+    argument = Argument(leaf, label, tensor=tensor, extended_dtype=exotic, located=located)
     if located is not None:
         return argument  # the device checks its layout
     strided = tensor.strides is not None and leaf.strides is None
@@ -105,7 +105,7 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
     return argument
 
 
-def array_judge(leaf: Value, label: str) -> Callable[[tuple[int, ...], np.dtype[Any]], bool]:
+def array_validator(leaf: Value, label: str) -> Callable[[tuple[int, ...], np.dtype[Any]], bool]:
     """Return a check of an array's shape and dtype against a parameter, made before the elements are read.
 
     The check raises CallError for a mismatch, and returns True if the declaration fixes the array's size.
@@ -114,7 +114,7 @@ def array_judge(leaf: Value, label: str) -> Callable[[tuple[int, ...], np.dtype[
     def validate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
         try:
             return _validate(leaf, label, shape, dtype)
-        except Refused as exc:
+        except RejectedArgument as exc:
             raise CallError(exc.diagnostic) from None
 
     return validate
@@ -122,9 +122,11 @@ def array_judge(leaf: Value, label: str) -> Callable[[tuple[int, ...], np.dtype[
 
 def _validate(leaf: Value, label: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     if leaf.kind == "scalar" and math.prod(shape) != 1:
-        raise Refused("E0803", f"{label} is an array of shape {shape}, expected a number")
+        raise RejectedArgument("E0803", f"{label} is an array of shape {shape}, expected a number")
     if leaf.kind == "shape" and shape != (len(leaf.dims),):
-        raise Refused("E0805", f"{label} is an array of shape {shape}, expected a shape of {len(leaf.dims)} integers")
+        raise RejectedArgument(
+            "E0805", f"{label} is an array of shape {shape}, expected a shape of {len(leaf.dims)} integers"
+        )
     if leaf.kind != "tensor":
         return leaf.kind != "pointer"
     empty = np.empty((0,) * (len(shape) - 1) + tuple(min(d, 64) for d in shape[-1:]), dtype)  # takes no memory
@@ -132,7 +134,7 @@ def _validate(leaf: Value, label: str, shape: tuple[int, ...], dtype: np.dtype[A
     lanes = (leaf.code[2],) if leaf.code[2] > 1 and len(shape) > len(leaf.dims) else ()
     expected = (*leaf.dims, *lanes)
     if any(isinstance(dim, int) and dim != size for dim, size in zip(expected, shape, strict=True)):
-        raise Refused("E0805", f"{label} has shape {shape}, expected {show_tensor(leaf)}")
+        raise RejectedArgument("E0805", f"{label} has shape {shape}, expected {show_tensor(leaf)}")
     return all(isinstance(dim, int) for dim in expected)
 
 
@@ -142,11 +144,11 @@ def scalar_array(leaf: Value, value: Any, storage_dtype: str, label: str) -> np.
     if isinstance(value, np.generic) or leaf.dtype in STORAGE:
         return array
     if not np.can_cast(array.dtype.type(0), storage_dtype, "same_kind"):
-        raise Refused("E0804", f"{label} is a {type(value).__name__}, expected {show_tensor(leaf)}")
+        raise RejectedArgument("E0804", f"{label} is a {type(value).__name__}, expected {show_tensor(leaf)}")
     try:
         return np.asarray(value, storage_dtype)
     except OverflowError:
-        raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} cannot represent") from None
+        raise RejectedArgument("E0817", f"{label} is {value}, which {leaf.dtype} cannot represent") from None
 
 
 def reinterpret(leaf: Value, tensor: Tensor, storage_dtype: str, label: str) -> Tensor:
@@ -163,7 +165,7 @@ def reinterpret(leaf: Value, tensor: Tensor, storage_dtype: str, label: str) -> 
             if tensor.dtype in ("float64", "float32", "int64", "int32")
             else None
         )
-        raise Refused("E0804", f"{label} is {tensor.dtype}, expected {show_tensor(leaf)}", help)
+        raise RejectedArgument("E0804", f"{label} is {tensor.dtype}, expected {show_tensor(leaf)}", help)
     return tensor
 
 
@@ -174,21 +176,21 @@ def convert_scalar(leaf: Value, value: Any, label: str) -> int:
     kind, bits, _ = leaf.code
     if leaf.dtype == "bool":
         if not isinstance(value, (bool, np.bool_)):
-            raise Refused("E0803", f"{label} is {value!r}, expected a bool")
+            raise RejectedArgument("E0803", f"{label} is {value!r}, expected a bool")
         return int(value)
     if kind in (0, 1):
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-            raise Refused("E0803", f"{label} is {value!r}, expected an integer")
+            raise RejectedArgument("E0803", f"{label} is {value!r}, expected an integer")
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind == 0 else (0, (1 << bits) - 1)
         if not low <= int(value) <= high:
-            raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} cannot represent")
+            raise RejectedArgument("E0817", f"{label} is {value}, which {leaf.dtype} cannot represent")
         return int(value) & 0xFFFFFFFFFFFFFFFF
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
-        raise Refused("E0803", f"{label} is {value!r}, expected a number")
+        raise RejectedArgument("E0803", f"{label} is {value!r}, expected a number")
     try:
         return int(struct.unpack("<Q", struct.pack("<d", float(value)))[0])
     except OverflowError:
-        raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} cannot represent") from None
+        raise RejectedArgument("E0817", f"{label} is {value}, which {leaf.dtype} cannot represent") from None
 
 
 def convert_shape(leaf: Value, value: Any, label: str) -> tuple[int, ...]:
@@ -196,9 +198,11 @@ def convert_shape(leaf: Value, value: Any, label: str) -> tuple[int, ...]:
     try:
         extents = tuple(int(v) for v in value)
     except (TypeError, ValueError):
-        raise Refused("E0803", f"{label} is {value!r}, expected a shape of {len(leaf.dims)} integers") from None
+        raise RejectedArgument(
+            "E0803", f"{label} is {value!r}, expected a shape of {len(leaf.dims)} integers"
+        ) from None
     if len(extents) != len(leaf.dims) or any(not -(1 << 63) <= v < 1 << 63 for v in extents):
-        raise Refused("E0805", f"{label} is {extents}, expected a shape of {len(leaf.dims)} integers")
+        raise RejectedArgument("E0805", f"{label} is {extents}, expected a shape of {len(leaf.dims)} integers")
     return extents
 
 
@@ -215,19 +219,19 @@ def flatten(
             return
         if not isinstance(value, (tuple, list)) or len(value) != len(spec.fields):
             count = f" of {len(value)}" if isinstance(value, (tuple, list)) else ""
-            raise Refused(
+            raise RejectedArgument(
                 "E0803", f"{label} is a {type(value).__name__}{count}, expected a tuple of {len(spec.fields)}"
             )
         for index, (part, item) in enumerate(zip(spec.fields, value, strict=True)):
             flatten(part, item, function, f"{name}[{index}]", arguments, findings)
-    except Refused as exc:
+    except RejectedArgument as exc:
         findings.append(exc.diagnostic)
 
 
 # ---------------------------------------------------------------- the vector
 
 
-def pack(arguments: list[Argument], results: int, extra: int) -> tuple[Any, int, int]:
+def pack_arguments(arguments: list[Argument], results: int, extra: int) -> tuple[Any, int, int]:
     """Pack the argument vector and everything it points to into one buffer: (memory, address, query output)."""
     count = len(arguments)
     size = 8 * (count + extra)
@@ -266,7 +270,7 @@ def _pack_tensor(memory: Any, base: int, offset: int, tensor: Tensor) -> int:
     return strides + 8 * ndim
 
 
-def shared_memory(arguments: list[Argument]) -> tuple[Argument, Argument] | None:
+def aliased_arguments(arguments: list[Argument]) -> tuple[Argument, Argument] | None:
     """Find an argument that is written through a copy, and another that shares memory with the caller's array."""
     for written in arguments:
         for other in arguments if written.after is not None else ():
@@ -286,7 +290,7 @@ def _may_share_memory(a: np.ndarray | None, b: np.ndarray) -> bool:
         return True
 
 
-def extent(tensor: Tensor) -> tuple[int, int]:
+def address_range(tensor: Tensor) -> tuple[int, int]:
     """Return the address range of a tensor's elements."""
     last = 1
     for extent, stride in zip(tensor.shape, tensor.strides or (0,) * len(tensor.shape), strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def said_by(exc: Exception) -> str:
+def loader_message(exc: Exception) -> str:
     """Return the message of an exception of ctypes, with undecodable bytes escaped."""
     if isinstance(exc, UnicodeDecodeError):
         return bytes(exc.object).decode("utf-8", "backslashreplace")

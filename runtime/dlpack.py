@@ -55,7 +55,7 @@ class Tensor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Located:
+class DeviceArgument:
     """An argument in device memory: its memory, which the host must not access, and the array itself."""
 
     tensor: Tensor
@@ -261,7 +261,7 @@ def _dltensor_of(capsule: Any) -> DLTensor:
     return DLTensor.from_address(_pointer(capsule, _PLAIN))
 
 
-def capsule_elsewhere(tensor: Tensor, device: tuple[int, int], max_version: Any) -> Any:
+def device_capsule(tensor: Tensor, device: tuple[int, int], max_version: Any) -> Any:
     """Return a capsule of device memory, which is not accessed; it keeps `tensor.owner` alive."""
     options = {} if max_version is None else {"max_version": max_version}
     capsule = as_array(tensor._replace(readonly=False)).__dlpack__(**options)

@@ -32,9 +32,9 @@ PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 
 Data = bytes | mmap.mmap  # the content of a file
 
-LONGEST_NAME = 4096
-MOST_MEMORY = 1 << 31  # addresses in an image are within 32 bits, except for far constants
-MOST_CONSTANTS = 1 << 46
+MAX_NAME_LENGTH = 4096
+MAX_MEMORY = 1 << 31  # addresses in an image are within 32 bits, except for far constants
+MAX_CONSTANTS = 1 << 46
 
 
 class Section(NamedTuple):
@@ -52,7 +52,7 @@ class Section(NamedTuple):
     @property
     def is_far(self) -> bool:
         """True for a section of constants so large that it is placed behind everything else."""
-        return self.size > MOST_MEMORY // 2 and self.flags & ~FAR == ALLOC
+        return self.size > MAX_MEMORY // 2 and self.flags & ~FAR == ALLOC
 
     @property
     def is_loaded(self) -> bool:
@@ -133,7 +133,7 @@ def read_sections(data: Data) -> tuple[Section, ...]:
     for index, (_, kind, _, _, offset, size, _, _, align, _) in enumerate(raw):
         if index and kind != NOBITS and offset + size > len(data):
             raise damaged(f"section {index} lies outside the file")
-        if size > (MOST_CONSTANTS if kind == PROGBITS else MOST_MEMORY) or align & (align - 1) or align > 65536:
+        if size > (MAX_CONSTANTS if kind == PROGBITS else MAX_MEMORY) or align & (align - 1) or align > 65536:
             raise damaged(f"section {index} has an impossible size or alignment")
     names = raw[names_at]
     if names[1] != STRTAB:
@@ -153,7 +153,7 @@ class Strings:
 
     def at(self, offset: int) -> str:
         begin = self.start + offset
-        end = self.data.find(b"\0", begin, min(self.end, begin + LONGEST_NAME)) if begin < self.end else -1
+        end = self.data.find(b"\0", begin, min(self.end, begin + MAX_NAME_LENGTH)) if begin < self.end else -1
         if end < 0 and (offset or self.start != self.end):
             raise damaged("a name lies outside its string table")
         return self.data[begin:end].decode("utf-8", "replace") if end > begin else ""

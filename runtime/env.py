@@ -8,7 +8,7 @@ import runpy
 
 from mlcc.errors import LoadError, MlccError, error
 from mlcc.runtime import registry
-from mlcc.runtime.dlerror import said_by
+from mlcc.runtime.dlerror import loader_message
 from mlcc.runtime.native_function import NativeFunction
 
 REGISTRY_VERSION = 1
@@ -54,7 +54,7 @@ def _load_library(path: str) -> None:
         library = ctypes.CDLL(os.path.abspath(path))
         register = library.mlcc_register
     except (OSError, UnicodeDecodeError) as exc:
-        raise LoadError(error("E0816", f"cannot load the environment {path}: {said_by(exc)}")) from None
+        raise LoadError(error("E0816", f"cannot load the environment {path}: {loader_message(exc)}")) from None
     except AttributeError:
         raise LoadError(
             error("E0816", f"{path} does not export mlcc_register", help="see `docs/abi.md`: packed functions in C")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mlcc.runtime.arguments import Argument
 
 
-def given_dims(argument: Argument) -> Iterator[tuple[int, Dim, int]]:
+def actual_dims(argument: Argument) -> Iterator[tuple[int, Dim, int]]:
     """Yield (index, declared, actual) for every dimension of a tensor or shape argument, or a scalar's value."""
     leaf = argument.leaf
     if leaf.kind == "tensor" and argument.tensor is not None:
@@ -34,7 +34,7 @@ def bind_symbols(arguments: Sequence[Argument]) -> dict[str, int]:
 def _bindings(arguments: Sequence[Argument]) -> dict[str, tuple[int, Argument]]:
     bound: dict[str, tuple[int, Argument]] = {}
     for argument in arguments:
-        for _, dim, value in given_dims(argument):
+        for _, dim, value in actual_dims(argument):
             if isinstance(dim, str):
                 bound.setdefault(dim, (value, argument))
     return bound
@@ -46,7 +46,7 @@ def differences(function: str, arguments: Sequence[Argument]) -> list[Diagnostic
     symbols = {name: value for name, (value, _) in bound.items()}
     diagnostics = []
     for argument in arguments:
-        for index, dim, value in given_dims(argument):
+        for index, dim, value in actual_dims(argument):
             if isinstance(dim, str):
                 first, where = bound[dim]
                 if first != value:

@@ -107,7 +107,7 @@ class FastPath:
         if spec.kind != "relax" or spec.results is None:
             return None
         results = spec.results.fields if spec.results.kind == "tuple" else (spec.results,)
-        if not results or not all(is_plain(v) for v in (*spec.params, *results)):
+        if not results or not all(is_plain_tensor(v) for v in (*spec.params, *results)):
             return None
         return FastPath(spec, results, spec.results.kind != "tuple")
 
@@ -164,7 +164,7 @@ class FastPath:
         return tuple(evaluate(d, symbols) for d in self.outputs[index].dims)
 
 
-def is_plain(value: Value) -> bool:
+def is_plain_tensor(value: Value) -> bool:
     """Return True for a tensor of a NumPy dtype without lanes, declared strides and data-dependent extents."""
     plain = value.kind == "tensor" and value.strides is None and value.code[2] == 1 and value.dtype not in STORAGE
     return plain and not value.at_most

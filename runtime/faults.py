@@ -141,7 +141,7 @@ def machine_code(machine: _Machine) -> bytes:
     return bytes.fromhex("".join(line.split(maxsplit=1)[0] for line in machine.code.split("\n") if line.strip()))
 
 
-def watch(report: Callable[[Fault], None], otherwise: str) -> None:
+def install_handler(report: Callable[[Fault], None], otherwise: str) -> None:
     """Install a handler that calls `report`, on a separate thread, when native code of this process faults.
 
     `report` should end the process; `otherwise` is written to stderr if it cannot be called. The handler serves the

@@ -41,7 +41,7 @@ class Layout:
     end: int = 0
 
 
-def lay_out(obj: ObjectFile) -> Layout:
+def plan_layout(obj: ObjectFile) -> Layout:
     """Lay out text and stubs, constants and slots, data, and far constants; each group starts on a page."""
     layout = Layout()
     loaded = [s for s in obj.sections if s.is_loaded]
@@ -65,7 +65,7 @@ def lay_out(obj: ObjectFile) -> Layout:
         offset += 8
     layout.constant_end = offset = _align(offset, PAGE)
     layout.far = max(_align(_place(layout, data, offset), PAGE), PAGE)
-    if layout.far > elf.MOST_MEMORY - PAGE:
+    if layout.far > elf.MAX_MEMORY - PAGE:
         raise damaged("it needs more than 2 GiB beside its constants")
     layout.end = _align(_place(layout, far, layout.far), PAGE)
     return layout
@@ -299,7 +299,7 @@ def _ask_for_huge_pages(pages: mmap.mmap) -> None:
 
 
 def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None], file: LargeFile | None) -> Image:
-    layout = lay_out(obj)
+    layout = plan_layout(obj)
     try:
         pages = mmap.mmap(-1, layout.end, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, ValueError) as exc:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlcc.errors import LoadError, error
 from mlcc.runtime import elf, externs, machine, manifest, threads
 from mlcc.runtime.abi import MANIFEST_LINE, ZIP_START
-from mlcc.runtime.dlerror import said_by
+from mlcc.runtime.dlerror import loader_message
 from mlcc.runtime.executable import Executable
 from mlcc.runtime.image import is_shared, link_image
 from mlcc.runtime.large_file import LargeFile, open_large
@@ -23,10 +23,10 @@ from mlcc.runtime.native import NativeExecutable
 
 if TYPE_CHECKING:
     from mlcc.runtime.launch.device import Device
-    from mlcc.runtime.launch.files import Parts
+    from mlcc.runtime.launch.files import ArtifactContents
 
 _PLANS = (ZIP_START, MANIFEST_LINE)  # first bytes of files with a launch plan
-Maker = Callable[["Parts", "str | None"], "Device"]  # makes the device for the parts and path of an artifact
+Maker = Callable[["ArtifactContents", "str | None"], "Device"]  # makes the device for the parts and path of an artifact
 
 
 class Content(NamedTuple):
@@ -84,9 +84,9 @@ def read_manifest(artifact: str | bytes) -> dict[str, Any]:
     try:
         data, _, file = content_of(artifact)
         if data.startswith(_PLANS):
-            from mlcc.runtime.launch.files import read_parts
+            from mlcc.runtime.launch.files import read_contents
 
-            raw = read_parts(data, path, with_constants=False).manifest
+            raw = read_contents(data, path, with_constants=False).manifest
             manifest.read(raw)
             return raw
         raw = manifest.extract(data if file is None else file.data)
@@ -142,13 +142,13 @@ def _load(content: Content, allow_extern: frozenset[str]) -> Executable:
 
 def _load_plan(content: Content, device: Device | Maker | None) -> Executable:
     from mlcc.runtime.launch.executable import LaunchExecutable
-    from mlcc.runtime.launch.files import read_parts
+    from mlcc.runtime.launch.files import read_contents
 
     if not content.data.startswith(_PLANS):
         start = "it has no manifest: its start is missing, or mlcc did not write it"
         text = start if content.data else "the file is empty"
         raise LoadError(error("E0869", text, help="load a complete file written by `mlcc compile -t cuda`"))
-    parts = read_parts(content.data, content.path)
+    parts = read_contents(content.data, content.path)
     facts = manifest.read(parts.manifest)
     if callable(device):
         device = device(parts, content.path)
@@ -171,7 +171,7 @@ def _load_object(data: elf.Data, facts: Manifest, allow_extern: frozenset[str], 
     image = link_image(obj, lambda name: externs.address_of(name, allowed), file)
 
     if has_pool:
-        threads.tell_pool()
+        threads.configure_pool()
 
     def find(name: str) -> int:
         if name not in image.functions:
@@ -184,13 +184,13 @@ def _load_object(data: elf.Data, facts: Manifest, allow_extern: frozenset[str], 
 def _load_shared(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> Executable:
     if elf.MACHINES.get(elf.read_header(data)[1]) != facts.arch:
         raise elf.damaged("its manifest and its header name different machines")
-    from mlcc.runtime import shared
+    from mlcc.runtime import shared_library
 
-    shared.verify(data, externs.ALLOWED | externs.POOL | externs.VERSIONS | allow_extern)
+    shared_library.verify(data, externs.ALLOWED | externs.POOL | externs.VERSIONS | allow_extern)
     try:
         library = _open_library(data)
     except (OSError, ValueError) as exc:  # the latter: a message that is no UTF-8
-        raise LoadError(error("E0856", f"the system's loader failed: {said_by(exc)}")) from None
+        raise LoadError(error("E0856", f"the system's loader failed: {loader_message(exc)}")) from None
     threads.adopt_library(library)
 
     def find(name: str) -> int:

@@ -59,7 +59,7 @@ def cpu_words() -> frozenset[str] | None:
     return None
 
 
-def word_of(feature: str, machine: str) -> str | None:
+def cpuinfo_flag(feature: str, machine: str) -> str | None:
     """The kernel's word for an LLVM feature; None if the feature asks nothing of the machine."""
     if machine == "aarch64":
         return _ARM_WORDS.get(feature)
@@ -69,7 +69,7 @@ def word_of(feature: str, machine: str) -> str | None:
 
 def required(features: Iterable[str], machine: str) -> list[str]:
     """Those of LLVM's features that a machine can lack, sorted: what a manifest lists."""
-    return sorted(f for f in features if word_of(f, machine) is not None)
+    return sorted(f for f in features if cpuinfo_flag(f, machine) is not None)
 
 
 def check(built_for: str, features: tuple[str, ...], what: str = "the artifact") -> None:
@@ -77,7 +77,7 @@ def check(built_for: str, features: tuple[str, ...], what: str = "the artifact")
     if os.name != "posix" or built_for != arch():
         raise MachineError(error("E0853", f"{what} is for {built_for}, this machine is {arch()}"))
     have = cpu_words()
-    missing = [f for f in features if have is not None and word_of(f, built_for) not in {None, *have}]
+    missing = [f for f in features if have is not None and cpuinfo_flag(f, built_for) not in {None, *have}]
     if missing:
         raise MachineError(_lacks(what, missing))
 

@@ -87,7 +87,8 @@ class Value(NamedTuple):
     """A parameter or result. `kind` is tensor, scalar, shape, tuple or pointer; the other fields as the kind needs.
 
     `dims` are a tensor's shape, or a shape's values; `value` is the symbol or constant that a scalar must equal. `role`
-    of a tensor is in, out, or inout. `at_most`: a result's extents are data-dependent, and `dims` are upper bounds.
+    of a tensor is in, out, or inout. `prove_less_equal`: a result's extents are data-dependent, and
+    `dims` are upper bounds.
     """
 
     kind: str
@@ -190,7 +191,7 @@ def extract(data: elf.Data) -> dict[str, Any]:
 def extract_from(pieces: Sequence[bytes | bytearray | memoryview]) -> dict[str, Any]:
     """Return the manifest of an object in pieces, without joining them."""
     for piece in reversed(pieces):
-        if len(piece) < 1 << 24 and piece[:1] == b"{" and checksum_place(bytes(piece)) >= 0:
+        if len(piece) < 1 << 24 and piece[:1] == b"{" and checksum_offset(bytes(piece)) >= 0:
             return _parse_json(bytes(piece))
     return extract(b"".join(pieces))
 
@@ -209,7 +210,7 @@ def _parse_json(content: bytes) -> dict[str, Any]:
 CHECKSUM = b'"checksum": "'
 
 
-def checksum_place(data: elf.Data, start: int = 0) -> int:
+def checksum_offset(data: elf.Data, start: int = 0) -> int:
     """Return the offset of the eight hexadecimal digits of the checksum, -1 if there is none."""
     offset = data.rfind(CHECKSUM, start)
     return offset + len(CHECKSUM) if offset >= 0 and offset + len(CHECKSUM) + 8 <= len(data) else -1
@@ -217,7 +218,7 @@ def checksum_place(data: elf.Data, start: int = 0) -> int:
 
 def verify_checksum(data: elf.Data, file: LargeFile | None = None) -> None:
     """Raise LoadError if the checksum does not match. `file` is the file of a large object."""
-    offset = checksum_place(data)
+    offset = checksum_offset(data)
     if offset < 0:
         raise elf.damaged("it has no checksum")
     if file is not None:
@@ -229,9 +230,9 @@ def verify_checksum(data: elf.Data, file: LargeFile | None = None) -> None:
         raise elf.damaged("its content does not match its checksum")
 
 
-def sealed(data: bytes) -> bytes:
+def with_checksum(data: bytes) -> bytes:
     """Recompute the checksum of an artifact."""
-    offset = checksum_place(data)
+    offset = checksum_offset(data)
     if offset < 0:
         raise elf.damaged("it has no checksum")
     blank = data[:offset] + b"00000000" + data[offset + 8 :]

@@ -14,7 +14,7 @@ import numpy as np
 from mlcc.errors import CallError, error
 from mlcc.runtime import registry
 from mlcc.runtime.abi import ALIGNMENT, ErrorFn, QueryFn, RunFn, SetSlotFn, TimeFn
-from mlcc.runtime.arguments import Argument, extent, pack
+from mlcc.runtime.arguments import Argument, address_range, pack_arguments
 from mlcc.runtime.dlpack import as_array, of_array
 from mlcc.runtime.executable import Executable
 from mlcc.runtime.explain import differences
@@ -23,7 +23,7 @@ from mlcc.runtime.function import Function
 from mlcc.runtime.manifest import Manifest
 from mlcc.runtime.native_function import NativeFunction
 from mlcc.runtime.packed import Frame, Frames, make_trampoline
-from mlcc.runtime.signature import BoundArguments, Cut, Signature
+from mlcc.runtime.signature import BoundArguments, BoundedResult, Signature
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class NativeExecutor:
         if entry.frames is None:
             code = entry.run(area.base, area.facts + 8, workspace.address)
         else:
-            readonly = tuple(extent(of_array(a)) for a in args if not a.flags.writeable)
+            readonly = tuple(address_range(of_array(a)) for a in args if not a.flags.writeable)
             frame = Frame((args, results, area, workspace), readonly)
             code = entry.framed(frame, entry.run, area.base, area.facts + 8, workspace.address)
         if code != 0:
@@ -128,7 +128,7 @@ class NativeCall:
         self.arguments = bound.all
         self.returned = bound.returned
         entry, spec = executor.entry, executor.signature.spec
-        self.memory, base, query = pack(self.arguments, len(bound.results), 1 + len(spec.symbols))
+        self.memory, base, query = pack_arguments(self.arguments, len(bound.results), 1 + len(spec.symbols))
         entry.prepare()
         code = entry.query(base, query, 1)
         if code != 0:
@@ -138,7 +138,7 @@ class NativeCall:
         self._run_args = (base, query + 8, self.workspace.address)
         self._frame: Frame | None = None
         if entry.frames is not None:
-            readonly = tuple(extent(a.tensor) for a in bound.given if a.tensor is not None and a.tensor.readonly)
+            readonly = tuple(address_range(a.tensor) for a in bound.given if a.tensor is not None and a.tensor.readonly)
             self._frame = Frame((self.memory, self.workspace, self.arguments), readonly)
         self._run = entry.run
         copies = any(a.before is not None or a.after is not None for a in self.arguments)
@@ -183,7 +183,7 @@ class NativeCall:
         """Read results other than arrays from the memory of the call."""
         if isinstance(returned, tuple):
             return tuple(self._read(r) for r in returned)
-        if isinstance(returned, Cut):
+        if isinstance(returned, BoundedResult):
             count = len(returned.argument.leaf.dims)
             return returned.of_shape(struct.unpack_from(f"<{count}q", self.memory, self._offset(returned.argument)))
         if not isinstance(returned, Argument):

@@ -23,7 +23,7 @@ HEAD = 1 << 16  # bytes that the header of an array takes at most
 VIEW = 1 << 20  # bytes from which on an array is a view where it can be one
 UNPACKED = 1 << 30  # bytes that an array unpacks to at most, plus three times the archive, unless its size is declared
 CHUNK = 1 << 18
-MOST_MEMBERS = 1 << 16
+MAX_MEMBERS = 1 << 16
 _DEFLATE_RATIO = 1040  # a deflate stream never unpacks to more than 1032 times its size
 
 _LOCAL = b"PK\x03\x04"
@@ -53,7 +53,7 @@ class Header(NamedTuple):
 
 
 # Looks at a header before memory is taken, and raises what it likes; true if it knows the number of bytes to be right
-Judge = Callable[[tuple[int, ...], "np.dtype[Any]"], bool]
+Validator = Callable[[tuple[int, ...], "np.dtype[Any]"], bool]
 
 
 class Archive:
@@ -66,7 +66,7 @@ class Archive:
                 entries, self.comment = archive.infolist(), archive.comment
         except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError, OSError, OverflowError):
             raise Damaged("the list of its members, at its end, is cut off or damaged") from None
-        if len(entries) > MOST_MEMBERS:
+        if len(entries) > MAX_MEMBERS:
             raise Damaged(f"it has {len(entries)} members")
         self.members: dict[str, zipfile.ZipInfo] = {}
         for entry in entries:
@@ -264,7 +264,7 @@ class Arrays:
         entry = self.members[name]
         return self._header(entry, self._head(entry))
 
-    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
+    def read(self, name: str, judge: Validator | None = None) -> np.ndarray:
         """Read an array; `judge` validates its shape and dtype before memory is allocated. Raises KeyError, Damaged."""
         entry = self.members[name]
         head = self.header(name)
@@ -336,7 +336,7 @@ class OneArray:
             raise Damaged(f"its header says that it has {head.nbytes} bytes of elements, and there are {size}")
         return head
 
-    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
+    def read(self, name: str, judge: Validator | None = None) -> np.ndarray:
         """See `Arrays.read`."""
         head = self.header(name)
         if judge is not None:

@@ -78,7 +78,7 @@ def make_trampoline(spec: PackedSpec, frames: Frames, constants: tuple[int, int]
             if spec.style == "dps":
                 function(*inputs, *(view(t) for t in outputs))
             else:
-                accept(spec.name, function(*inputs), outputs)
+                store_results(spec.name, function(*inputs), outputs)
             return 0
         except BaseException as exc:
             if not isinstance(exc, MlccError) and not hasattr(exc, "mlcc_packed"):
@@ -91,7 +91,7 @@ def make_trampoline(spec: PackedSpec, frames: Frames, constants: tuple[int, int]
     return PackedFn(trampoline)
 
 
-def raised_by(exc: BaseException) -> CallError | None:
+def packed_function_error(exc: BaseException) -> CallError | None:
     """Return the error to show for an exception raised by a packed function; None for other exceptions."""
     name = getattr(exc, "mlcc_packed", None)
     if name is None:
@@ -126,7 +126,7 @@ def decode(kind: str, tensor: Tensor, readonly: tuple[tuple[int, int], ...]) -> 
     return struct.unpack(code, ctypes.string_at(tensor.address, struct.calcsize(code)))[0]
 
 
-def accept(name: str, value: Any, outputs: list[Tensor]) -> None:
+def store_results(name: str, value: Any, outputs: list[Tensor]) -> None:
     """Copy the values returned by a function into its result buffers."""
     values = list(value) if isinstance(value, (tuple, list)) and len(outputs) != 1 else [value]
     if not outputs:

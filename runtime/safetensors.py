@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mlcc.runtime.abi import STORAGE, stated, stated_dtype
-from mlcc.runtime.npz import Damaged, Header, Judge, finish, view_or_copy
+from mlcc.runtime.abi import STORAGE, dtype_tag, tagged_dtype
+from mlcc.runtime.npz import Damaged, Header, Validator, finish, view_or_copy
 
 LENGTH = 8  # bytes that say how long the header is
-MOST_HEADER = 1 << 25  # bytes; 150,000 tensors with names of 100 letters
-MOST_DIMENSIONS = 32
+MAX_HEADER = 1 << 25  # bytes; 150,000 tensors with names of 100 letters
+MAX_DIMENSIONS = 32
 _ALIGNMENT = 64  # of the elements, where mlcc writes them
 _METADATA = "__metadata__"
 _COMMENT = "comment"
@@ -36,7 +36,7 @@ _NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
 def storage(name: str) -> np.dtype[Any]:
     """The little-endian NumPy dtype of elements; one that NumPy lacks is stored as its bits, and says its name."""
     bits = np.dtype(STORAGE.get(name, name)).newbyteorder("<")
-    return stated(name, bits) if name in STORAGE else bits
+    return tagged_dtype(name, bits) if name in STORAGE else bits
 
 
 class Tensors:
@@ -58,7 +58,7 @@ class Tensors:
         """Return the header of a tensor. Raises KeyError."""
         return self.members[name]
 
-    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
+    def read(self, name: str, judge: Validator | None = None) -> np.ndarray:
         """A tensor; `judge` sees its shape and dtype first. Raises KeyError, Damaged."""
         head = self.members[name]
         if judge is not None:
@@ -73,8 +73,8 @@ def _header(data: memoryview) -> dict[str, Any]:
     if len(data) < LENGTH:
         raise Damaged("it is cut off before its header")
     size = int.from_bytes(data[:LENGTH], "little")
-    if size > MOST_HEADER:
-        raise Damaged(f"its header would have {size} bytes, more than {MOST_HEADER}")
+    if size > MAX_HEADER:
+        raise Damaged(f"its header would have {size} bytes, more than {MAX_HEADER}")
     if LENGTH + size > len(data):
         raise Damaged("its header is cut off")
     try:
@@ -108,7 +108,7 @@ def _tensor(name: str, entry: Any, start: int, room: int) -> Header:
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise Damaged(f"`{name}` has the dtype `{str(dtype)[:40]}`, which is not known; known are {', '.join(DTYPES)}")
     shape, offsets = _integers(entry["shape"]), _integers(entry["data_offsets"])
-    if shape is None or len(shape) > MOST_DIMENSIONS or math.prod(max(n, 1) for n in shape) >= 1 << 60:
+    if shape is None or len(shape) > MAX_DIMENSIONS or math.prod(max(n, 1) for n in shape) >= 1 << 60:
         raise Damaged(f"`{name}` has a malformed shape")
     if offsets is None or len(offsets) != 2 or not offsets[0] <= offsets[1] <= room:
         raise Damaged(f"`{name}` does not lie inside the file")
@@ -153,7 +153,7 @@ def header_bytes(arrays: Mapping[str, np.ndarray], comment: str = "") -> bytes:
     entries: dict[str, Any] = {_METADATA: {_COMMENT: comment}} if comment else {}
     at = 0
     for name, array in in_order(arrays):
-        dtype = _NAMES.get(stated_dtype(array.dtype) or array.dtype.name)
+        dtype = _NAMES.get(dtype_tag(array.dtype) or array.dtype.name)
         if dtype is None:
             raise NoDtype(f"array `{name}` is of {array.dtype}, which a .safetensors cannot hold")
         entries[name] = {

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from mlcc.errors import CallError, Diagnostic, error
-from mlcc.runtime.abi import STORAGE, filled, kind_of
-from mlcc.runtime.arguments import Argument, convert_tensor, flatten, shared_memory
+from mlcc.runtime.abi import STORAGE, fill_numbers, kind_of
+from mlcc.runtime.arguments import Argument, aliased_arguments, convert_tensor, flatten
 from mlcc.runtime.explain import bind_symbols, violated
 from mlcc.runtime.manifest import FunctionSpec, Value, evaluate, show_tensor
 
@@ -45,7 +45,7 @@ class HostPlacement:
     def empty(self, value: Value, shape: tuple[int, ...], given: Sequence[Argument]) -> np.ndarray:
         name, _, lanes = value.dtype.partition("x")
         array = np.empty((*shape, int(lanes)) if value.code[2] > 1 else shape, STORAGE.get(name, name))
-        exotic = next((a.exotic for a in given if a.exotic is not None), None)
+        exotic = next((a.extended_dtype for a in given if a.extended_dtype is not None), None)
         return array.view(exotic) if exotic is not None and exotic.name == value.dtype else array
 
 
@@ -68,7 +68,7 @@ class BoundArguments(NamedTuple):
 
 
 @dataclass(slots=True)
-class Cut:
+class BoundedResult:
     """A result with data-dependent extents, stored in an array with their upper bounds."""
 
     argument: Argument
@@ -151,7 +151,7 @@ class Signature:
             return CallError(found)
         message = text.removeprefix(f"{self.name}: ") if text else f"error {code}"
         if numbers is not None:
-            message = filled(message, *numbers)
+            message = fill_numbers(message, *numbers)
         broken = next((c for c in self.spec.constraints if c.code == code), None)
         if broken is not None:
             message = violated(broken, bind_symbols(given)) or message
@@ -197,7 +197,7 @@ class Signature:
 
     def _check_aliasing(self, arguments: list[Argument]) -> None:
         """Raise E0809 if an argument that is written through a copy aliases another; native code checks the others."""
-        pair = shared_memory(arguments)
+        pair = aliased_arguments(arguments)
         if pair is not None:
             written, other = pair
             message = f"`{self.name}`: `{written.name}` shares memory with `{other.name}`"
@@ -238,7 +238,7 @@ class Signature:
             array = self._new_array(value, symbols, given)
             results.append(convert_tensor(value, self.placement.locate(array), "the result", True))
             results[-1].name = "out"
-            return Cut(results[-1], array) if value.at_most else array
+            return BoundedResult(results[-1], array) if value.at_most else array
         count = len(value.dims) if value.kind == "shape" else 1
         results.append(Argument(value, "the result", "out", is_result=True, words=(0,) * count))
         return results[-1]
@@ -265,4 +265,4 @@ def _mark_bounded(spec: Value, out: Any, arguments: Iterator[Argument]) -> Any:
     if spec.kind == "tuple":
         return tuple(_mark_bounded(f, o, arguments) for f, o in zip(spec.fields, out, strict=True))
     argument = next(arguments)
-    return Cut(argument, out) if spec.at_most else out
+    return BoundedResult(argument, out) if spec.at_most else out

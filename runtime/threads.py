@@ -34,7 +34,7 @@ def set_num_threads(count: int | None) -> None:
     if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
         raise CallError(error("E0817", f"a number of threads is an integer from 1 on, or None, not {count!r}"))
     _requested = count
-    tell_pool()
+    configure_pool()
 
 
 def get_num_threads() -> int:
@@ -43,11 +43,11 @@ def get_num_threads() -> int:
     It is at most what the affinity and the CPU quota of this process allow. Raises CallError (E0817) if the variable is
     not a number of threads.
     """
-    requested = _requested if _requested is not None else from_environment()
+    requested = _requested if _requested is not None else threads_from_environment()
     return num_cores() if requested is None else min(requested, num_cores())
 
 
-def from_environment() -> int | None:
+def threads_from_environment() -> int | None:
     """MLCC_NUM_THREADS, None where it is not set or empty. Raises CallError (E0817) for what is no number from 1 on."""
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
@@ -58,7 +58,7 @@ def from_environment() -> int | None:
     return int(text[:20])
 
 
-def tell_pool() -> None:
+def configure_pool() -> None:
     """Set the number of threads of this process's pool, if an artifact brought a pool."""
     address = image.shared_symbol(_SET_THREADS)
     if address is not None:
@@ -82,7 +82,7 @@ def adopt_library(library: ctypes.CDLL) -> None:
         else:
             setter, run = own[_SET_PARALLEL_FOR], shared[RUN]
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(setter)(run)
-    tell_pool()
+    configure_pool()
 
 
 def _address(library: ctypes.CDLL, name: str) -> int | None:

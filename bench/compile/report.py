@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from bench.compile.cases import Case
-from bench.compile.run import Found, Results
+from bench.compile.run import Measurements, Results
 
 MARK = "<!-- what follows is written by `python -m bench compile --write` -->"
 
@@ -19,11 +19,11 @@ class Part:
     cases: Sequence[Case]
     found: Results = field(default_factory=dict)
 
-    def at(self, model: str, case: str, cores: int) -> Found:
-        return self.found.get((model, case, cores), Found())
+    def at(self, model: str, case: str, cores: int) -> Measurements:
+        return self.found.get((model, case, cores), Measurements())
 
 
-def table(part: Part, cores: int, cell: Callable[[Found], str]) -> list[str]:
+def table(part: Part, cores: int, cell: Callable[[Measurements], str]) -> list[str]:
     """Return the rows of cases with at least one cell, or nothing if there are none."""
     rows = []
     for case in part.cases:
@@ -35,10 +35,10 @@ def table(part: Part, cores: int, cell: Callable[[Found], str]) -> list[str]:
     return [f"| | {' | '.join(part.models)} |", f"| --- |{' ---: |' * len(part.models)}", *rows]
 
 
-def seconds(what: str) -> Callable[[Found], str]:
+def seconds(what: str) -> Callable[[Measurements], str]:
     """Format a cell: the median, and the range if there are several samples."""
 
-    def cell(found: Found) -> str:
+    def cell(found: Measurements) -> str:
         middle, samples = found.median(what), getattr(found, what)
         if middle is None:
             return "-"
@@ -47,12 +47,12 @@ def seconds(what: str) -> Callable[[Found], str]:
     return cell
 
 
-def mebibytes(found: Found) -> str:
+def mebibytes(found: Measurements) -> str:
     middle = found.median("peak")
     return "-" if middle is None else f"{middle / (1 << 20):.0f}"
 
 
-def kibibytes(found: Found) -> str:
+def format_kibibytes(found: Measurements) -> str:
     return f"{found.size / 1024:.0f}" if found.size and not found.error else "-"
 
 
@@ -80,7 +80,7 @@ def page(
         (f"From the text to the first result: seconds on {two}", cpu, 2, seconds("wall"), "wall"),
         (f"The same: seconds of CPU on {one}", cpu, 1, seconds("cpu"), "cpu"),
         ("Most memory of the process, MiB", cpu, most, mebibytes, ""),
-        ("Objects, KiB, weights inside", cpu, most, kibibytes, ""),
+        ("Objects, KiB, weights inside", cpu, most, format_kibibytes, ""),
         (f"PTX for sm_90: seconds of CPU on {one}", gpu, 1, seconds("cpu"), ""),
         (f"Emulated kernels of sm_90, to the first result: seconds of CPU on {one}", emulated, 1, seconds("cpu"), ""),
     ]

@@ -23,7 +23,7 @@ LIMIT = 300.0  # seconds of a process
 
 
 @dataclass
-class Found:
+class Measurements:
     """The samples of one model and case on a number of cores, or the error if there are none."""
 
     wall: list[float] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Found:
 
 
 Job = tuple[str, Case, int]  # a model's name, a case, a number of cores
-Results = dict[tuple[str, str, int], Found]  # the case by its name
+Results = dict[tuple[str, str, int], Measurements]  # the case by its name
 
 
 class Runner:
@@ -61,7 +61,7 @@ class Runner:
     def rounds(self, jobs: list[Job], count: int, seconds: float) -> Results:
         """Take up to `count` samples; after the first one, only within `seconds`."""
         began = time.monotonic()
-        results: Results = {(model, case.name, cores): Found() for model, case, cores in jobs}
+        results: Results = {(model, case.name, cores): Measurements() for model, case, cores in jobs}
         self._read_all(jobs)
         for number in range(count):
             for model, case, cores in jobs:

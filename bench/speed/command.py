@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.measure import default_level, machine
-from bench.speed.graph import operations, traffic
+from bench.speed.graph import count_flops, traffic
 from bench.speed.picture import picture
 from bench.speed.record import Line, Record
 from bench.speed.report import page, replace_tail, terminal
-from bench.speed.session import ROOT, Plan, competitors, race
+from bench.speed.session import ROOT, SessionPlan, competitors, race
 from bench.speed.worker import PEERS
 from bench.speed.workloads import Workload, suite
 from bench.startup import KEPT as STARTUP
-from mlcc.tune.floors import Floors, measure
+from mlcc.tune.peak_rates import PeakRates, measure
 
 FOLDER = ROOT / "build" / "bench"
 QUICK = ("mlcc", "portable", "numpy", "onnxruntime", "openvino")
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
     if unknown or not chosen:
         print(f"no peer `{unknown[0]}`; there are {', '.join(PEERS)}" if unknown else "no such workload: see --list")
         return 2
-    plan = Plan(rounds=9, seconds=0.4, sample=2e-3, limit=120) if options.quick else Plan()
+    plan = SessionPlan(rounds=9, seconds=0.4, sample=2e-3, limit=120) if options.quick else SessionPlan()
     plan = replace(plan, trials=options.trials, level=options.level)
     for peer in [] if options.peers else [p for p in peers if p in LONG and not (p == "tvm" and options.trials)]:
         print(f"  {peer} is skipped: {LONG[peer]}, or name it in --peers")
@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def run(chosen: list[Workload], peers: list[str], threads: int, plan: Plan, record: Record, kept: Path) -> None:
+def run(chosen: list[Workload], peers: list[str], threads: int, plan: SessionPlan, record: Record, kept: Path) -> None:
     """Compare with one number of threads, and record each line as soon as it is complete."""
     floors = measure(threads)
     record.facts[f"load, {threads} thread{'s' if threads > 1 else ''}"] = (
@@ -95,7 +95,7 @@ def run(chosen: list[Workload], peers: list[str], threads: int, plan: Plan, reco
             record.facts.update(competitor.versions)
         running = [c for c in started if not c.missing]
         for workload in chosen:
-            arithmetic, moved = floors.seconds(operations(workload.graph), traffic(workload.graph))
+            arithmetic, moved = floors.seconds(count_flops(workload.graph), traffic(workload.graph))
             line = Line(
                 workload.name, threads, arithmetic, moved, when=datetime.datetime.now().isoformat("T", "minutes")
             )
@@ -105,7 +105,7 @@ def run(chosen: list[Workload], peers: list[str], threads: int, plan: Plan, reco
             record.save(kept)
 
 
-def show(floors: Floors) -> str:
+def show(floors: PeakRates) -> str:
     levels = ", ".join(f"{name} {speed / 1e9:.0f}" for name, speed, _ in floors.levels)
     return f"{floors.flops / 1e9:.0f} GFLOP/s by multiply-adds; GB/s read from {levels}"
 

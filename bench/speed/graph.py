@@ -82,7 +82,7 @@ def _sizes(info: Any) -> tuple[int, ...]:
     return tuple(v.value for v in info.shape.values)
 
 
-def operations(graph: Graph) -> int:
+def count_flops(graph: Graph) -> int:
     """Count the multiplications and additions of products and convolutions; elementwise work is not counted."""
     shapes: dict[str, tuple[int, ...]] = dict(graph.params)
     total = 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bench.speed.record import Line
 from bench.speed.worker import OURS
-from mlcc.tune.svg import GREY, PALE, circle, document, line, text
+from mlcc.tune.svg import GREY, PALE, circle, line, svg_document, text
 
 COLOURS = {
     "mlcc": "#d1242f", "portable": "#ff8f87", "numpy": "#6e7781", "torch": "#e16f24", "inductor": "#9a6700",
@@ -37,7 +37,7 @@ def picture(lines: Sequence[Line]) -> str:
     for index, name in enumerate(rows):
         out.append(text(LEFT - 14, _middle(index) + 4, name, 'text-anchor="end"'))
     words = "speed relative to the best peer, logarithmic: right is faster; marks at the edge lie beyond it"
-    return document(width, height, [*out, text(LEFT, height - 8, words, f'fill="{GREY}"')])
+    return svg_document(width, height, [*out, text(LEFT, height - 8, words, f'fill="{GREY}"')])
 
 
 def _panel(rows: Sequence[str], found: dict[tuple[str, int], Line], threads: int, left: float) -> list[str]:

@@ -38,7 +38,7 @@ THREAD_VARIABLES = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class SessionPlan:
     """The time budget of a session."""
 
     rounds: int = 25
@@ -178,7 +178,7 @@ def write_arrays(workload: Workload, folder: Path) -> Path:
     return path
 
 
-def race(workload: Workload, running: list[Competitor], plan: Plan, folder: Path) -> list[Result]:
+def race(workload: Workload, running: list[Competitor], plan: SessionPlan, folder: Path) -> list[Result]:
     """Compare all competitors on one workload: prepare, check against NumPy, then take interleaved samples."""
     path = write_arrays(workload, folder)
     graph = workload.graph.plain()

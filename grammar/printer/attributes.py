@@ -14,7 +14,7 @@ from mlcc.ir.node import Attrs, Node
 from mlcc.ir.tensor_data import TensorData, is_ndarray
 
 
-def parts_of(out: Writer, value: Any) -> list[Part]:
+def attribute_parts(out: Writer, value: Any) -> list[Part]:
     """The parts of a value's text. Maps are sorted by key: their order has no meaning."""
     if isinstance(value, Node):
         return [Child(value)]

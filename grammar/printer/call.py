@@ -15,7 +15,7 @@ from mlcc.grammar.printer import tvm as printer_tvm
 from mlcc.grammar.printer.literals import quote
 from mlcc.grammar.printer.writer import ATOM, Child, Part, Parts, Writer, call, handles
 from mlcc.ir import calls, relax, tir
-from mlcc.ir.checked import checked_index
+from mlcc.ir.checked_index import checked_index
 from mlcc.ir.dtypes import DType
 from mlcc.ir.intrinsics import INTRINSICS, Intrinsic, result_dtype
 
@@ -82,7 +82,7 @@ def _call(out: Writer, node: tir.Call, like: DType | None) -> Parts:
     if name == "target" and len(node.args) == 1 and isinstance(node.args[0], tir.StringImm):
         return call("T.target", _target(node.args[0].value))
     known = INTRINSICS.get(name)
-    if known is None or not _reads_back(node, known) or (out.dialect.is_tvm and name in printer_tvm.UNREAD):
+    if known is None or not _reads_back(node, known) or (out.dialect.is_tvm and name in printer_tvm.WITHOUT_FUNCTION):
         return call(
             "T.call_intrin", dtype, quote(printer_tvm.full_name(name) if out.dialect.is_tvm else node.op.name), *args
         )

@@ -47,7 +47,7 @@ def _has_literal(shape: tuple[int, ...]) -> bool:
 
 
 def _literal(tensor: TensorData) -> str:
-    from mlcc.ir.narrow import decode
+    from mlcc.ir.narrow_floats import decode
 
     assert tensor.array is not None
     return _nested(decode(tensor.array, tensor.dtype).tolist(), tensor.dtype)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.grammar.printer import tvm
-from mlcc.grammar.printer.literals import imm_text, integer, quote
+from mlcc.grammar.printer.literals import float_imm_text, integer, quote
 from mlcc.grammar.printer.writer import (
     AND,
     ANY,
@@ -89,7 +89,7 @@ def _var(out: Writer, var: tir.Var, like: DType | None) -> Parts:
             out.prelude.append(f"{out.from_signature.pop(var)} = {var_creation(var)}")
             out.imports.add("T")
         elif var in out.signature:
-            out.touched = True
+            out.mentions_signature = True
     return ATOM, [name]
 
 
@@ -99,7 +99,7 @@ def free_var(out: Writer, var: tir.Var) -> str:
     if out.signature is not None:
         out.signature.add(var)
         out.from_signature[var] = name
-        out.touched = True
+        out.mentions_signature = True
     else:
         out.prelude.append(f"{name} = {var_creation(var)}")
         out.imports.add("T")
@@ -120,7 +120,7 @@ def _int(out: Writer, node: tir.IntImm, like: DType | None) -> Parts:
 
 @handles(tir.FloatImm)
 def _float(out: Writer, node: tir.FloatImm, like: DType | None) -> Parts:
-    text = imm_text(node.value, node.written, node.dtype)
+    text = float_imm_text(node.value, node.written, node.dtype)
     if out.dialect.is_tvm and node.dtype.bits == 64 and math.isfinite(node.value) and abs(node.value) > 3.4e38:
         return call("T.FloatImm", quote(str(node.dtype)), text)  # TVM's function takes a float32 first
     return ATOM, [f"{dtype_call(node.dtype)}({text})"]

@@ -41,7 +41,7 @@ def float_text(value: float, dtype: DType) -> str:
     return repr(value)
 
 
-def imm_text(value: float, written: float | None, dtype: DType) -> str:
+def float_imm_text(value: float, written: float | None, dtype: DType) -> str:
     """The literal of a `FloatImm`: the double that TVM's constant holds, which is what was written, else the value."""
     return float_text(value, dtype) if not math.isfinite(value) else repr(value if written is None else written)
 

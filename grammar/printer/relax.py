@@ -10,8 +10,8 @@ from typing import Any
 from mlcc.grammar.constants import as_tensor
 from mlcc.grammar.printer.constant import constant
 from mlcc.grammar.printer.expr import var_creation
-from mlcc.grammar.printer.info import info
 from mlcc.grammar.printer.literals import integer, quote
+from mlcc.grammar.printer.struct_info import info
 from mlcc.grammar.printer.tir import write_attributes
 from mlcc.grammar.printer.writer import ATOM, END, START, Child, Part, Parts, Value, Writer, call, handles, separated
 from mlcc.ir import relax, tir

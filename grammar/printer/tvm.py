@@ -20,7 +20,9 @@ LEGACY = {
     "ptx_mma": "ptx_legacy.mma", "ptx_ldmatrix": "ptx_legacy.ldmatrix", "mma_fill": "cuda.mma_fill_legacy",
     "mma_store": "cuda.mma_store_legacy",
 }  # fmt: skip
-UNREAD = frozenset(["TVMBackendAnyListSetPackedArg", "TVMBackendAnyListMoveFromPackedReturn"])  # no function makes them
+WITHOUT_FUNCTION = frozenset(
+    ["TVMBackendAnyListSetPackedArg", "TVMBackendAnyListMoveFromPackedReturn"]
+)  # no function makes them
 # instructions that are written as one name with the rest of it in strings behind the arguments
 PTX = {"ptx_commit_group": ("async", "commit_group", ""), "ptx_wait_group": ("async", "wait_group", "")}
 _PRIM = frozenset(["if_then_else", "vscale", "log2", "likely", "clz", "ceil"])

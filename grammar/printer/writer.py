@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from mlcc.grammar.constants import Keys
+from mlcc.grammar.constants import ConstantKeys
 from mlcc.grammar.printer.literals import quote
 from mlcc.grammar.printer.names import Names, identifier
 from mlcc.ir import tir
@@ -154,10 +154,10 @@ class Writer:
         self.from_signature: dict[Any, str] = {}  # those that the body has not declared yet
         self.scalars: dict[str, tir.Buffer] = {}  # the buffers behind names of scalar variables
         self.checked: dict[Any, Any] = {}  # values of variables that only hand them to the check of an annotation
-        self.touched = False  # set by variables of the signature
+        self.mentions_signature = False  # set by variables of the signature
         self.thread_vars: dict[Any, int] = {}
         self.loops: dict[tir.Var, tir.For] = {}
-        self.keys = Keys()
+        self.keys = ConstantKeys()
         self.imports: set[str] = set()
         self.uses_module = False
         self.function_names: dict[str, str] = {}
@@ -250,9 +250,9 @@ class Writer:
         return "".join(out)
 
     def value_parts(self, value: Any) -> list[Part]:
-        from mlcc.grammar.printer.attributes import parts_of
+        from mlcc.grammar.printer.attributes import attribute_parts
 
-        return parts_of(self, value)
+        return attribute_parts(self, value)
 
     # ------------------------------------------------------------ excerpts
 

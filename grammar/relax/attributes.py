@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlcc.grammar.constants import stated_array
+from mlcc.grammar.constants import array_with_dtype
 from mlcc.grammar.metadata import metadata_key
 from mlcc.grammar.printer.tvm import canonical_attributes
 from mlcc.grammar.relax import expr as relax_expr
 from mlcc.grammar.relax.scope import FunctionWalk
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import attribute_values
-from mlcc.grammar.tir.values import Evaluator
+from mlcc.grammar.tir.evaluator import Evaluator
 
 
 def function_attributes(fw: FunctionWalk, cst: tree.Call) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class _Values(Evaluator):
         if not self._is_constant(cst):
             return super().value(cst)
         data = relax_expr.value(self._fw, cst).data
-        return data if data.array is None else stated_array(data.array, data.dtype)
+        return data if data.array is None else array_with_dtype(data.array, data.dtype)
 
     def _is_constant(self, cst: tree.Expr) -> bool:
         if isinstance(cst, tree.Call):

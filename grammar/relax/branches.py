@@ -7,11 +7,11 @@ from collections.abc import Callable
 from mlcc.errors import Label
 from mlcc.grammar.context import Skip
 from mlcc.grammar.relax import expr as relax_expr
-from mlcc.grammar.relax.scope import Collector, FunctionWalk
+from mlcc.grammar.relax.scope import BlockCollector, FunctionWalk
 from mlcc.grammar.syntax import tree
 from mlcc.ir import relax
 from mlcc.ir.node import replace
-from mlcc.ops.relations import common
+from mlcc.ops.relations import common_supertype
 
 Statements = Callable[[tree.Body], None]
 
@@ -34,7 +34,7 @@ def if_statement(fw: FunctionWalk, cst: tree.If, statements: Statements) -> None
         walk.fail("E0417", f"this branch ends by binding `{second}`", at, label, related=related)
     if len(walk.diagnostics) != before:
         raise Skip
-    info = common(_known(then), _known(other))
+    info = common_supertype(_known(then), _known(other))
     branch = relax.If(condition, then, other, info, span=walk.span(cst.condition))
     var = fw.variable(name, place.start, info, walk.span(place))
     fw.out.bindings.append(relax.VarBinding(var, branch, span=walk.span(cst.condition)))
@@ -65,7 +65,7 @@ def _branch(
 ) -> tuple[relax.SeqExpr, str, tree.Name]:
     """A branch as a sequence, the name that it binds last, and where."""
     walk = fw.walk
-    saved, fw.out = fw.out, Collector()
+    saved, fw.out = fw.out, BlockCollector()
     before = len(walk.diagnostics)
     fw.inside += 1
     try:

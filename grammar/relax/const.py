@@ -9,7 +9,7 @@ from mlcc.grammar.relax.types import struct_info, tensor_dtype, type_of
 from mlcc.grammar.syntax import tree
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow import encode
+from mlcc.ir.narrow_floats import encode
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import values
 
@@ -57,7 +57,7 @@ def literal(fw: FunctionWalk, cst: tree.Expr) -> Any:
         help = 'only "inf", "-inf" and "nan" are written as text'
         fw.walk.fail("E0905", f'"{text}" is not a number', cst, help=help)
     else:
-        value = values.plain(fw.scalar(cst))
+        value = values.python_value(fw.scalar(cst))
         if isinstance(value, (bool, int, float)):
             return value
     fw.walk.fail("E0905", "a constant must be made of numbers", cst, help='write float("inf") for infinity')

@@ -10,18 +10,18 @@ from mlcc.grammar.context import Scope
 from mlcc.grammar.global_infos import resolve_device
 from mlcc.grammar.metadata import metadata_key
 from mlcc.grammar.relax import const as relax_const
-from mlcc.grammar.relax.forms import FORMS, Form, sort_arguments
-from mlcc.grammar.relax.known import Cast, text_of
+from mlcc.grammar.relax.annotations import Cast, text_of
 from mlcc.grammar.relax.scope import MODULE, FunctionWalk
+from mlcc.grammar.relax.special_forms import SPECIAL_FORMS, Form, bind_arguments
 from mlcc.grammar.relax.types import struct_info, type_of
 from mlcc.grammar.syntax import tree
-from mlcc.grammar.tir.parts import index_map_of
-from mlcc.grammar.tir.values import Evaluator
+from mlcc.grammar.tir.evaluator import Evaluator
+from mlcc.grammar.tir.non_expressions import index_map_of
 from mlcc.ir import relax, tir
 from mlcc.ir.node import Attrs
 from mlcc.ir.visit import substitute
 from mlcc.ops import relations, values
-from mlcc.ops.relations import Fit
+from mlcc.ops.relations import SubtypeCheck
 from mlcc.ops.signature import signature
 
 # ---------------------------------------------------------------- any value
@@ -44,7 +44,7 @@ def as_expr(fw: FunctionWalk, value: Any, cst: tree.Expr) -> relax.Expr:
         return _as_value(value)
     try:
         return values.expr(value, fw.walk.span(cst))
-    except values.BadValue as problem:
+    except values.InvalidValue as problem:
         fw.walk.fail("E0406", f"an expression is needed here; this {problem}", cst)
 
 
@@ -72,7 +72,7 @@ def _literal(fw: FunctionWalk, cst: tree.Literal) -> Any:
     return cst.value
 
 
-def _logic(fw: FunctionWalk, cst: tree.Bool | tree.Choice) -> Any:
+def _logic(fw: FunctionWalk, cst: tree.Bool | tree.IfExp) -> Any:
     if fw.is_graph_level(cst):
         if isinstance(cst, tree.Bool):
             what, word = f"operator `{cst.op}`", f"logical_{cst.op}(x1, x2)"
@@ -110,7 +110,7 @@ def _dict(fw: FunctionWalk, cst: tree.Dict) -> Attrs:
         name = value(fw, key)
         if not isinstance(name, str):
             fw.walk.fail("E0407", "keys must be strings here", key)
-        attributes[name] = values.plain(value(fw, item))
+        attributes[name] = values.python_value(value(fw, item))
     return Attrs(attributes)
 
 
@@ -120,7 +120,7 @@ def _attribute(fw: FunctionWalk, cst: tree.Attribute) -> Any:
     if info is not None:
         return info
     if is_module(fw, cst.base):
-        return fw.member(cst, cst.name)
+        return fw.module_function(cst, cst.name)
     path = fw.walk.dotted(cst, fw.scope)
     if path is not None:
         fw.walk.fail("E0406", f"`{path}` is not a value", cst)
@@ -168,7 +168,7 @@ def _index(fw: FunctionWalk, cst: tree.Index) -> Any:
     _refuse_tensor(fw, cst)
     if len(cst.items) != 1 or isinstance(cst.items[0], tree.Slice):
         fw.walk.fail("E0408", "the index of a tuple must be a single number", cst)
-    at = values.plain(fw.scalar(cst.items[0]))
+    at = values.python_value(fw.scalar(cst.items[0]))
     base = value(fw, cst.base)
     if isinstance(at, bool) or not isinstance(at, int):
         fw.walk.fail("E0408", "the index of a tuple must be a number", cst.items[0])
@@ -266,7 +266,7 @@ def call(fw: FunctionWalk, cst: tree.Call) -> Any:
         form = _FORMS.get(name)
         if form is not None:
             names, required, make = form
-            return make(fw, cst, sort_arguments(fw, cst, names, required))
+            return make(fw, cst, bind_arguments(fw, cst, names, required))
         if name in _CALLEES:
             return _call_function(fw, cst, name)
         if name == "call_packed":
@@ -318,12 +318,16 @@ def _operator_call(
         from mlcc.ops.meant import operator_help
 
         known = [*(n.removeprefix("relax.") for n in ops.names()), *_FORMS, *_CALLEES, "call_packed", *_STATEMENTS]
-        fw.walk.fail("E0440", f"there is no operator `R.{name}`", tree.head(cst), help=operator_help(name, known))
+        fw.walk.fail("E0440", f"there is no operator `R.{name}`", tree.callee_of(cst), help=operator_help(name, known))
     stated = _stated_result_type(fw, cst, name, kwargs) if isinstance(cst, tree.Call) else None
     with fw.guard(cst):
         bound = ops.bind_call(name, args, kwargs, fw.walk.span(cst))
     inferred = bound.struct_info
-    if stated is not None and inferred is not None and relations.fit(stated, inferred) is not Fit.COVERS:
+    if (
+        stated is not None
+        and inferred is not None
+        and relations.check_subtype(stated, inferred) is not SubtypeCheck.COVERS
+    ):
         fw.walk.fail("E0411", f"the result is {text_of(inferred)}, not {text_of(stated)}", cst)
     return bound if bound.struct_info is not None else _with_struct_info(bound, None)
 
@@ -440,7 +444,7 @@ def _callee(fw: FunctionWalk, cst: tree.Expr, name: str) -> relax.Expr:
             return own
         return values.extern(cst.value, fw.walk.span(cst))
     if isinstance(cst, tree.Name) and fw.find(cst.id) is None:
-        return fw.member(cst, cst.id)
+        return fw.module_function(cst, cst.id)
     return as_expr(fw, value(fw, cst), cst)
 
 
@@ -464,7 +468,7 @@ def _call_extern(
             if not all(isinstance(t, relax.StructInfo) for t in types):
                 fw.walk.fail("E0442", f"`{name}` takes types", next(k for k in cst.keywords if k.name == name))
     kwargs.pop("attrs_type_key", None)
-    attrs = {k: values.plain(v) for k, v in kwargs.items()}
+    attrs = {k: values.python_value(v) for k, v in kwargs.items()}
     positional = tuple(as_expr(fw, a, c) for a, c in zip(args, cst.args[len(cst.args) - len(args) :], strict=True))
     new_call = relax.Call(callee, positional, Attrs(attrs), types, span=fw.walk.span(cst))
     return _with_struct_info(new_call, ops.infer_struct_info(new_call))
@@ -488,10 +492,10 @@ _VALUE: dict[type[tree.Expr], Callable[[FunctionWalk, Any], Any]] = {
     tree.Int: _literal, tree.Float: _literal, tree.Str: _literal, tree.Const: _literal, tree.Name: _name,
     tree.Tuple: _display, tree.List: _display, tree.Dict: _dict, tree.Attribute: _attribute, tree.Call: call,
     tree.Index: _index, tree.Unary: _infix, tree.Binary: _infix, tree.Compare: _infix, tree.Bool: _logic,
-    tree.Choice: _logic, tree.Lambda: _lambda,
+    tree.IfExp: _logic, tree.Lambda: _lambda,
 }  # fmt: skip
 _FORMS: dict[str, Form] = {
-    **FORMS,
+    **SPECIAL_FORMS,
     "tuple": (("*",), 0, _tuple),
     "match_cast": (("value", "struct_info"), 2, _match_cast),
 }

@@ -12,7 +12,7 @@ from mlcc.errors import CompileError, Label, Span, nearest
 from mlcc.grammar.constants import Constants
 from mlcc.grammar.context import UNKNOWN, Binding, Scope, Skip, TypeVar, Walk
 from mlcc.grammar.syntax import tree
-from mlcc.grammar.tir.values import evaluate
+from mlcc.grammar.tir.evaluator import evaluate
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.node import children
@@ -28,7 +28,7 @@ MODULE = _Module()
 
 
 @dataclass
-class Collector:
+class BlockCollector:
     """Blocks of bindings under construction; `outputs` are the places where dataflow outputs are bound."""
 
     blocks: list[relax.BindingBlock] = field(default_factory=list)
@@ -53,10 +53,10 @@ class FunctionWalk:
         self.scope: Scope = Scope(outer.scope if outer is not None else walk.prelude)
         self.scalars = Scalars(self)
         self.symbols: dict[str, tir.Var] = {}
-        self.out = Collector()
+        self.out = BlockCollector()
         self.sizes: dict[int, tuple[Any, int]] = outer.sizes if outer is not None else {}
         self.inside = 0  # how many branches are open
-        self.ended: Span | None = None  # where the function returned
+        self.return_span: Span | None = None  # where the function returned
 
     # ------------------------------------------------------------ names
 
@@ -94,7 +94,7 @@ class FunctionWalk:
             return MODULE
         self.walk.unknown_name(cst, name, self.scope, graph=True)
 
-    def member(self, cst: tree.Expr, name: str) -> relax.GlobalVar:
+    def module_function(self, cst: tree.Expr, name: str) -> relax.GlobalVar:
         """A function of the module. Fails if there is none of that name."""
         handle = self.walk.functions.get(name)
         if handle is None:
@@ -108,7 +108,7 @@ class FunctionWalk:
         """Return True if a function of the module is a PrimFunc, by its decorator."""
         cst = self.walk.definitions.get(name)
         decorators = () if cst is None else cst.decorators
-        return any(self.walk.dotted(tree.head(decorator)) == "T.prim_func" for decorator in decorators)
+        return any(self.walk.dotted(tree.callee_of(decorator)) == "T.prim_func" for decorator in decorators)
 
     def define(self, cst: tree.Name, value: Any) -> None:
         """Bind the name in `cst`."""

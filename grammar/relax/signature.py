@@ -60,7 +60,7 @@ def _introduce(fw: FunctionWalk, cst: tree.Def, name: str, annotation: tree.Expr
     if dtype is not None:
         scalars[name] = tir.Var(name, dtype)
         fw.scope.define(name, scalars[name])
-    for word, place, is_dimension in relax_types.introduced(fw, annotation):
+    for word, place, is_dimension in relax_types.quoted_identifiers(fw, annotation):
         binding = fw.scope.find(word)
         if binding is None or not isinstance(binding.value, (tir.Var, TypeVar)):
             dtype = INT64 if is_dimension else _declared(fw, cst, word)
@@ -124,7 +124,7 @@ def _target_names(target: tree.Expr) -> list[tree.Name]:
     return [target] if isinstance(target, tree.Name) else []
 
 
-def last_bound(body: tree.Body, outputs: tuple[tree.Name, ...]) -> set[int]:
+def last_binding_offsets(body: tree.Body, outputs: tuple[tree.Name, ...]) -> set[int]:
     """Return the positions of the last bindings of a block's outputs."""
     places = {name.id: name.start for statement in body for name in bound_names(statement)}
     return {places[o.id] for o in outputs if o.id in places}
@@ -152,7 +152,7 @@ def declaration(fw: FunctionWalk, cst: tree.Expr) -> DType | None:
 
 def _plain_scalar(fw: FunctionWalk, annotation: tree.Expr) -> DType | None:
     """The dtype of a scalar type whose value is not stated: `R.Prim("int64")`, `T.int64`."""
-    name = relax_types.type_name(fw, tree.head(annotation))
+    name = relax_types.type_name(fw, tree.callee_of(annotation))
     if name is None or (name != "Prim" and not name.startswith("T.")):
         return None
     if isinstance(annotation, tree.Call) and any(k.name == "value" for k in annotation.keywords):

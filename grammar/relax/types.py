@@ -7,7 +7,7 @@ from typing import Any
 
 from mlcc.errors import did_you_mean
 from mlcc.grammar.global_infos import resolve_device
-from mlcc.grammar.quoted import parse_quoted
+from mlcc.grammar.quoted_expressions import parse_quoted
 from mlcc.grammar.relax.scope import FunctionWalk
 from mlcc.grammar.syntax import tree
 from mlcc.ir import relax, tir
@@ -124,11 +124,11 @@ def dimension(fw: FunctionWalk, cst: tree.Expr) -> tir.Expr:
         fw.walk.fail("E0401", f"dimensions must be int64, but this is {value.dtype}", cst)
     try:
         return values.dim(value)
-    except values.BadValue:
+    except values.InvalidValue:
         fw.walk.fail("E0401", "a dimension must be an integer expression", cst)
 
 
-def introduced(fw: FunctionWalk, annotation: tree.Expr) -> list[tuple[str, tree.Str, bool]]:
+def quoted_identifiers(fw: FunctionWalk, annotation: tree.Expr) -> list[tuple[str, tree.Str, bool]]:
     """The identifiers in quotes in an annotation, with their places, and whether they are dimensions (or scalars)."""
     identifiers = []
     for node in tree.nodes(annotation):
@@ -257,12 +257,12 @@ def _callable(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax
             "E0401", "derive_func is not supported", arguments["derive_func"], help="state the type of the result"
         )
     with fw.scope.frame(", and is visible in that type only"):
-        for name, place, _ in introduced(fw, arguments["params"]) if "params" in arguments else ():
+        for name, place, _ in quoted_identifiers(fw, arguments["params"]) if "params" in arguments else ():
             if fw.scope.find(name) is None:
                 fw.define(tree.Name(place.start, place.end, name), tir.Var(name, INT64))
         params = None
         if "params" in arguments:
-            params = tuple(struct_info(fw, item) for item in tree.listed(arguments["params"]))
+            params = tuple(struct_info(fw, item) for item in tree.items_of(arguments["params"]))
         ret = struct_info(fw, arguments["ret"]) if "ret" in arguments else OBJECT
     pure = params is not None
     if "purity" in arguments:
@@ -285,4 +285,4 @@ _TYPES: dict[str, Callable[[FunctionWalk, tree.Expr, Any, Any], relax.StructInfo
     "Callable": _callable, "PackedFunc": _packed, "DTensor": _distributed,
 }  # fmt: skip
 
-__all__ = ["BARE", "dimension", "dimensions", "introduced", "struct_info", "tensor_dtype", "type_of"]
+__all__ = ["BARE", "dimension", "dimensions", "quoted_identifiers", "struct_info", "tensor_dtype", "type_of"]

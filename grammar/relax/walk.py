@@ -14,17 +14,24 @@ from mlcc.grammar.context import UNKNOWN, Skip, TypeVar, Walk
 from mlcc.grammar.relax import const as relax_const
 from mlcc.grammar.relax import expr as relax_expr
 from mlcc.grammar.relax import types as relax_types
+from mlcc.grammar.relax.annotations import Cast, erase_to_well_defined, is_opaque, is_symbolic, text_of
 from mlcc.grammar.relax.attributes import function_attributes
 from mlcc.grammar.relax.branches import if_statement
-from mlcc.grammar.relax.known import Cast, is_opaque, is_symbolic, text_of, well_defined
 from mlcc.grammar.relax.scope import MODULE, FunctionWalk
-from mlcc.grammar.relax.signature import Signature, bound_names, declaration, last_bound, pairs, read_signature
+from mlcc.grammar.relax.signature import (
+    Signature,
+    bound_names,
+    declaration,
+    last_binding_offsets,
+    pairs,
+    read_signature,
+)
 from mlcc.grammar.syntax import tree
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import Attrs, replace
 from mlcc.ops import relations, values
-from mlcc.ops.relations import Fit
+from mlcc.ops.relations import SubtypeCheck
 
 
 def walk_function(walk: Walk, def_cst: tree.Def) -> relax.Function:
@@ -56,7 +63,7 @@ def _attempt(walk: Walk, def_cst: tree.Def) -> tuple[tree.Def, relax.Function | 
 
 def is_relax(walk: Walk, def_cst: tree.Def) -> bool:
     """Return True if a `def` is a relax function, by its decorator."""
-    return any(walk.dotted(tree.head(decorator)) == "R.function" for decorator in def_cst.decorators)
+    return any(walk.dotted(tree.callee_of(decorator)) == "R.function" for decorator in def_cst.decorators)
 
 
 def _callees_first(walk: Walk, wanted: tree.Def) -> list[tree.Def]:
@@ -119,7 +126,7 @@ class _Walker:
             raise Skip
         ret = self._result(signature)
         self.fw.out.close()
-        body = relax.SeqExpr(tuple(self.fw.out.blocks), self.result, self.result.struct_info, span=self.fw.ended)
+        body = relax.SeqExpr(tuple(self.fw.out.blocks), self.result, self.result.struct_info, span=self.fw.return_span)
         if not self.nested and not signature.private:
             self.attrs.setdefault("global_symbol", name)
         info = replace(signature.info(), ret=ret)
@@ -134,13 +141,13 @@ class _Walker:
         known = self.result.struct_info or relax.ObjectStructInfo()
         visible = {v for p in signature.params for v in relations.variables(p)}
         visible |= _symbols_around(self.fw)  # its own, such as those of `match_cast`, are not seen outside
-        known = well_defined(known, visible, signature.params)
+        known = erase_to_well_defined(known, visible, signature.params)
         if signature.ret is None:
             return known
-        fit = relations.fit(signature.ret, known)
-        if fit is Fit.COVERS or (fit is Fit.NARROWS and is_opaque(self.result)):
-            return known if fit is Fit.COVERS else signature.ret
-        if relations.possible(signature.ret, known):
+        fit = relations.check_subtype(signature.ret, known)
+        if fit is SubtypeCheck.COVERS or (fit is SubtypeCheck.NARROWS and is_opaque(self.result)):
+            return known if fit is SubtypeCheck.COVERS else signature.ret
+        if relations.compatible(signature.ret, known):
             self.result = self._checked(
                 "result", tree.Name(self.cst.name_start, self.cst.name_end, "result"), self.result, signature.ret
             )
@@ -162,8 +169,8 @@ class _Walker:
     def statements(self, body: tree.Body) -> None:
         """Walk statements; after an error, the names that the statement binds are unusable, and the walk continues."""
         for statement in body:
-            if self.fw.ended is not None:
-                related = (Label(self.fw.ended, "the function returns here"),)
+            if self.fw.return_span is not None:
+                related = (Label(self.fw.return_span, "the function returns here"),)
                 self.walk.note("E0414", "no statement may follow `return`", statement, related=related)
                 return
             try:
@@ -207,7 +214,7 @@ class _Walker:
             where = "a dataflow block" if fw.out.in_dataflow else "a branch"
             help = "bind the value in both branches, and return it after them" if fw.inside else "return after it"
             self.walk.fail("E0414", f"`return` is not allowed in {where}", cst, help=help)
-        fw.ended = self.walk.span(cst)
+        fw.return_span = self.walk.span(cst)
         value = tree.unless_none(cst.value)
         if value is None:
             returned: relax.Expr = relax.Tuple((), relax.TupleStructInfo(()), span=self.walk.span(cst))
@@ -327,9 +334,9 @@ class _Walker:
         known = value.struct_info
         fw.check_size(known, cst)
         if stated is not None and known is not None and not isinstance(value, relax.Function):
-            fit = relations.fit(stated, known)
-            if fit is Fit.CONTRADICTS or (fit is Fit.NARROWS and not is_opaque(value)):
-                if relations.possible(stated, known):
+            fit = relations.check_subtype(stated, known)
+            if fit is SubtypeCheck.CONTRADICTS or (fit is SubtypeCheck.NARROWS and not is_opaque(value)):
+                if relations.compatible(stated, known):
                     fw.define(target, self._checked("variable", target, value, stated))
                     return
                 text = f"`{target.id}` is {text_of(known)}, not {text_of(stated)}"
@@ -344,10 +351,14 @@ class _Walker:
     def _cast(self, target: tree.Name, cast: Cast, stated: relax.StructInfo | None, cst: tree.Expr) -> None:
         fw = self.fw
         known = cast.value.struct_info
-        if known is not None and relations.fit(cast.struct_info, known) is Fit.CONTRADICTS and not is_symbolic(cast):
+        if (
+            known is not None
+            and relations.check_subtype(cast.struct_info, known) is SubtypeCheck.CONTRADICTS
+            and not is_symbolic(cast)
+        ):
             text = f"the value is {text_of(known)} and can never be {text_of(cast.struct_info)}"
             self.walk.note("E0411", text, cst)
-        if stated is not None and relations.fit(stated, cast.struct_info) is not Fit.COVERS:
+        if stated is not None and relations.check_subtype(stated, cast.struct_info) is not SubtypeCheck.COVERS:
             text = f"`{target.id}` is {text_of(cast.struct_info)}, not {text_of(stated)}"
             self.walk.note("E0411", text, target)
         value = fw.leaf(cast.value)
@@ -371,7 +382,7 @@ class _Walker:
         body, outputs = self._outputs(cst.body)
         fw.out.close()
         fw.out.in_dataflow = True
-        fw.out.outputs = last_bound(body, outputs)
+        fw.out.outputs = last_binding_offsets(body, outputs)
         try:
             with fw.scope.frame(", and is not an output of its dataflow block"):
                 self.statements(body)

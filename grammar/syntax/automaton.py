@@ -11,7 +11,7 @@ from mlcc.grammar.syntax.tables import Tables
 Action = Callable[[list[Any]], Any]
 
 
-class Refused(Exception):
+class UnexpectedToken(Exception):
     """A token that is not allowed at its position."""
 
 
@@ -39,7 +39,7 @@ class Automaton:
             while True:
                 target = on_terminal[state].get(kind)
                 if target is None:
-                    raise Refused
+                    raise UnexpectedToken
                 if target >= 0:
                     state = target
                     states.append(state)
@@ -64,7 +64,7 @@ class Automaton:
                 states.append(state)
                 if state == end:
                     return values[-1]
-        raise Refused
+        raise UnexpectedToken
 
     def _through_units(self, before: int, result: str, kind: str) -> int:
         """The state above `before` once `result`, and whatever it alone amounts to before `kind`, is reduced."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from mlcc.errors import Diagnostic, Source, Span, error
 from mlcc.grammar.syntax.automaton import Automaton
-from mlcc.grammar.syntax.lexer import MAX_PROBLEMS, Lexer, Stop, Token
+from mlcc.grammar.syntax.lexer import MAX_PROBLEMS, Lexer, StopLexing, Token
 
 _EXPRESSION = {"NAME", "INT", "STRING"}  # where all of these may stand, an expression may
 _CLOSERS = {"RPAR": "`)`", "RSQB": "`]`", "RBRACE": "`}`"}
@@ -32,12 +32,12 @@ _FOREIGN = {
 }  # fmt: skip
 
 
-def find(source: Source, automaton: Automaton, start: str) -> list[Diagnostic]:
+def find_errors(source: Source, automaton: Automaton, start: str) -> list[Diagnostic]:
     """All independent errors of a text that has at least one, by position."""
     lexer = Lexer(source, automaton.terminals)
     try:
         tokens = list(lexer.tokens())
-    except Stop:
+    except StopLexing:
         return lexer.problems
     states = automaton.begin(start)
     problems = list(lexer.problems)

@@ -70,7 +70,7 @@ class Token:
         return f"Token({self.type}, {self.value!r})"
 
 
-class Stop(Exception):
+class StopLexing(Exception):
     """Raised to end the scan: nesting is beyond the limits, or there are too many problems. They are recorded."""
 
 
@@ -164,7 +164,7 @@ class Lexer:
         if tab8 > top8:
             if len(self._widths) > MAX_INDENTS:
                 self._note("E0107", f"blocks are nested more than {MAX_INDENTS} deep", token.start, token.end)
-                raise Stop
+                raise StopLexing
             if not opens and self._line not in self.bad_lines:
                 self._note(
                     "E0103", "unexpected indentation", token.start - len(blank), token.start,
@@ -207,7 +207,7 @@ class Lexer:
             brackets.append((word, token.start, line_start))
             if len(brackets) > MAX_BRACKETS:
                 self._note("E0107", f"brackets are nested more than {MAX_BRACKETS} deep", token.start, token.end)
-                raise Stop
+                raise StopLexing
             return True
         if brackets and brackets[-1][0] == _OPENER[word]:
             brackets.pop()
@@ -303,7 +303,7 @@ class Lexer:
         span = Span(self.source, start, max(end, start + 1))
         self.problems.append(error(code, message, span, text, related=related, help=help))
         if len(self.problems) >= MAX_PROBLEMS:
-            raise Stop
+            raise StopLexing
 
 
 def _width(blank: str, tab: int) -> int:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from mlcc.errors import CompileError, Diagnostic, Source, Span, error
 from mlcc.grammar.syntax import errors as syntax_errors
 from mlcc.grammar.syntax import tables, tree
-from mlcc.grammar.syntax.automaton import Automaton, Refused
-from mlcc.grammar.syntax.lexer import Lexer, Stop
+from mlcc.grammar.syntax.automaton import Automaton, UnexpectedToken
+from mlcc.grammar.syntax.lexer import Lexer, StopLexing
 from mlcc.grammar.syntax.tree_builder import Builder
-from mlcc.recursion import uncollected
+from mlcc.recursion import gc_disabled
 
 MAX_DEPTH = 400  # of an expression or a chain of elifs, counted in nodes
 
@@ -42,14 +42,14 @@ def parse_syntax(source: Source, start: str = "module") -> Tree:
     builder.problems = []
     lexer = Lexer(source, automaton.terminals)
     try:
-        with uncollected():
+        with gc_disabled():
             body = automaton.parse(lexer.tokens(), start)
-    except Stop:
+    except StopLexing:
         raise CompileError(lexer.problems) from None
-    except Refused:
-        raise CompileError(syntax_errors.find(source, automaton, start)) from None
+    except UnexpectedToken:
+        raise CompileError(syntax_errors.find_errors(source, automaton, start)) from None
     if lexer.problems:
-        raise CompileError(syntax_errors.find(source, automaton, start))
+        raise CompileError(syntax_errors.find_errors(source, automaton, start))
     problems = [
         error("E0109", message, Span(source, at, end), help=help) for at, end, message, help in builder.problems
     ] or _too_deep(source, body)
@@ -120,7 +120,7 @@ def _parser() -> tuple[Automaton, Builder]:
 
 def _too_deep(source: Source, body: tree.Body) -> list[Diagnostic]:
     """Report expressions, and chains of elif, that are nested too deeply for later stages."""
-    deep = tree.below(body, 2 * MAX_DEPTH)  # nodes and the tuples that hold them alternate
+    deep = tree.parts_at_depth(body, 2 * MAX_DEPTH)  # nodes and the tuples that hold them alternate
     if not deep:
         return []
     at = next((part for part in deep if isinstance(part, tree.Node)), None)

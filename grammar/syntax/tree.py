@@ -218,7 +218,7 @@ class Bool(Infix):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Choice(Expr):
+class IfExp(Expr):
     """`then if condition else other`."""
 
     kind = "ifexp"
@@ -236,12 +236,12 @@ class Lambda(Expr):
     body: Expr
 
 
-def listed(cst: Expr) -> tuple[Expr, ...]:
+def items_of(cst: Expr) -> tuple[Expr, ...]:
     """The items of a tuple or a list; anything else stands for a list of one."""
     return cst.items if isinstance(cst, Display) else (cst,)
 
 
-def head(cst: Expr) -> Expr:
+def callee_of(cst: Expr) -> Expr:
     """The function of a call; anything else itself."""
     return cst.function if isinstance(cst, Call) else cst
 
@@ -452,7 +452,7 @@ def nodes(tree: Node | tuple[Any, ...]) -> Iterator[Node]:
                 stack += parts(top)[:1:-1]
 
 
-def below(tree: tuple[Any, ...], depth: int) -> list[Any]:
+def parts_at_depth(tree: tuple[Any, ...], depth: int) -> list[Any]:
     """Return the parts `depth` levels below the root of a tree; nodes and tuples of nodes each count as a level."""
     level: list[Any] = [tree]
     for _ in range(depth):

@@ -168,7 +168,7 @@ class Builder:
         return tree.Star(c[0].start, c[1].end, c[1])
 
     def choose(self, c: list[Any]) -> Expr:
-        return tree.Choice(c[0].start, c[4].end, c[2], c[0], c[4])
+        return tree.IfExp(c[0].start, c[4].end, c[2], c[0], c[4])
 
     def lambda_function(self, c: list[Any]) -> Expr:
         names = tuple(t.value for t in c[1:-2] if t.type == "NAME")
@@ -305,7 +305,7 @@ _TARGETS = (tree.Name, tree.Attribute, tree.Index)
 _NOUNS: dict[type[Expr], str] = {
     tree.Call: "a call", tree.Int: "a number", tree.Float: "a number", tree.Str: "a string", tree.Const: "a constant",
     tree.Dict: "a dict", tree.Lambda: "a lambda", tree.Compare: "a comparison", tree.Binary: "an expression",
-    tree.Bool: "an expression", tree.Unary: "an expression", tree.Choice: "an expression",
+    tree.Bool: "an expression", tree.Unary: "an expression", tree.IfExp: "an expression",
 }  # fmt: skip
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from mlcc.errors import did_you_mean
 from mlcc.grammar.context import Walk
 from mlcc.grammar.syntax import tree
-from mlcc.grammar.tir.evaluated import Scalar, describe
-from mlcc.grammar.tir.operators import Operators
+from mlcc.grammar.tir.evaluation_results import Scalar, describe
+from mlcc.grammar.tir.operators import OperatorEvaluator
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL, INT32, DType
 from mlcc.ir.node import Attrs
@@ -17,7 +17,7 @@ from mlcc.ir.tensor_data import TensorData, is_ndarray
 _OPTIONS = ("private", "s_tir", "check_well_formed", "persistent", "pure")
 
 
-def attributes(ev: Operators, cst: tree.Expr, what: str) -> dict[str, Any]:
+def attributes(ev: OperatorEvaluator, cst: tree.Expr, what: str) -> dict[str, Any]:
     """Evaluate a dict with string keys."""
     value = ev.value(cst)
     if value is None:
@@ -27,12 +27,12 @@ def attributes(ev: Operators, cst: tree.Expr, what: str) -> dict[str, Any]:
     return {k: attribute(ev, v, cst) for k, v in value.items()}
 
 
-def notes_of(ev: Operators, arguments: dict[str, tree.Expr]) -> dict[str, Any]:
+def annotations_of(ev: OperatorEvaluator, arguments: dict[str, tree.Expr]) -> dict[str, Any]:
     """The argument `annotations={...}` of a call, if it is given."""
     return attributes(ev, arguments["annotations"], "annotations") if "annotations" in arguments else {}
 
 
-def attribute(ev: Operators, value: Any, cst: tree.Expr) -> Any:
+def attribute(ev: OperatorEvaluator, value: Any, cst: tree.Expr) -> Any:
     """The value of an attribute in its usual form: Python's scalars, tuples and maps, nodes for all else."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -59,7 +59,7 @@ def attribute(ev: Operators, value: Any, cst: tree.Expr) -> Any:
     return ev.walk.fail("E0302", f"{describe(value)} cannot be an attribute", cst)
 
 
-def subject(ev: Operators, cst: tree.Expr) -> Any:
+def subject(ev: OperatorEvaluator, cst: tree.Expr) -> Any:
     """Return the node that `T.attr` annotates: an expression, a buffer, an axis, a reducer, or a string."""
     value = ev.value(cst)
     if isinstance(value, (str, tir.Buffer, tir.IterVar, tir.CommReducer)):
@@ -67,7 +67,7 @@ def subject(ev: Operators, cst: tree.Expr) -> Any:
     return ev.as_expr(value, cst)
 
 
-def attr_value(ev: Operators, value: Any, cst: tree.Expr) -> Any:
+def attr_value(ev: OperatorEvaluator, value: Any, cst: tree.Expr) -> Any:
     """The value of `T.attr`: an expression, strings included."""
     if isinstance(value, str):
         return tir.StringImm(value, span=ev.walk.span(cst))
@@ -76,7 +76,7 @@ def attr_value(ev: Operators, value: Any, cst: tree.Expr) -> Any:
     return ev.as_expr(value, cst)
 
 
-def assert_message(ev: Operators, cst: tree.Expr) -> tuple[str, tuple[str, ...]]:
+def assert_message(ev: OperatorEvaluator, cst: tree.Expr) -> tuple[str, tuple[str, ...]]:
     """The kind of error and the parts of the message: `"text"`, or `("ValueError", ["part", "part"])`."""
     value = ev.value(cst)
     kind = "RuntimeError"

@@ -9,8 +9,8 @@ from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import attribute_values
 from mlcc.grammar.tir import buffers as tir_buffers
 from mlcc.grammar.tir.arguments import signature
-from mlcc.grammar.tir.evaluated import describe
-from mlcc.grammar.tir.parts import as_range
+from mlcc.grammar.tir.evaluation_results import describe
+from mlcc.grammar.tir.non_expressions import as_range
 from mlcc.grammar.tir.scope import BlockFrame, FunctionWalk
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import FLOAT32
@@ -79,7 +79,7 @@ def walk_init(fw: FunctionWalk, call: tree.Call, body: tree.Body, cst: tree.With
 
 
 def _regions(fw: FunctionWalk, call: tree.Call) -> tuple[tir.BufferRegion, ...]:
-    items = tree.listed(call.args[0]) if len(call.args) == 1 else call.args
+    items = tree.items_of(call.args[0]) if len(call.args) == 1 else call.args
     return tuple(fw.ev.region(item) for item in items)
 
 
@@ -167,7 +167,7 @@ def _remap(fw: FunctionWalk, frame: BlockFrame, target: tree.Expr, call: tree.Ca
         help = 'one letter for each axis: "SSR"'
         fw.walk.fail("E0302", "the kinds of axes are S (spatial) and R (reduce)", arguments["kinds"], help=help)
     at = arguments["bindings"]
-    items = tree.listed(at)
+    items = tree.items_of(at)
     bindings = [(item, fw.ev.value(item)) for item in items]
     if len(bindings) == 1 and isinstance(bindings[0][1], (tuple, list)):
         bindings = [(items[0], v) for v in bindings[0][1]]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlcc.grammar.quoted import parse_quoted
+from mlcc.grammar.quoted_expressions import parse_quoted
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.arguments import signature
-from mlcc.grammar.tir.evaluated import mark
-from mlcc.grammar.tir.operators import Operators
+from mlcc.grammar.tir.evaluation_results import set_span
+from mlcc.grammar.tir.operators import OperatorEvaluator
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import FLOAT32, INT32, DType
 
@@ -28,7 +28,7 @@ DECLARE = signature("T.decl_buffer", f"shape dtype= data= {_LAYOUT}", f"axis_sep
 
 
 def buffer_of(
-    ev: Operators, arguments: dict[str, tree.Expr], name: str, cst: tree.Node, *,
+    ev: OperatorEvaluator, arguments: dict[str, tree.Expr], name: str, cst: tree.Node, *,
     shape: tuple[tir.Expr, ...] | None = None, dtype: DType | None = None, data: tir.Var | None = None,
     scope: str | None = None,
 ) -> tir.Buffer:  # fmt: skip
@@ -51,14 +51,14 @@ def buffer_of(
         _separators(ev, arguments),
     )  # fmt: skip
     if buffer.elem_offset is not None:
-        mark(buffer.elem_offset, ev.walk.span(cst))
+        set_span(buffer.elem_offset, ev.walk.span(cst))
     return tir.Buffer(
         buffer.name, buffer.data, buffer.dtype, buffer.shape, buffer.strides, buffer.elem_offset, buffer.alignment,
         buffer.offset_factor, buffer.axis_separators, span=ev.walk.span(cst),
     )  # fmt: skip
 
 
-def _shape(ev: Operators, cst: tree.Expr) -> tuple[tir.Expr, ...]:
+def _shape(ev: OperatorEvaluator, cst: tree.Expr) -> tuple[tir.Expr, ...]:
     if isinstance(cst, tree.Display):
         shape = tuple(_dimension(ev, item) for item in cst.items)
     else:
@@ -71,17 +71,19 @@ def _shape(ev: Operators, cst: tree.Expr) -> tuple[tir.Expr, ...]:
     return shape
 
 
-def _dimension(ev: Operators, cst: tree.Expr) -> tir.Expr:
+def _dimension(ev: OperatorEvaluator, cst: tree.Expr) -> tir.Expr:
     """One extent; in quotes it may use names that it introduces itself."""
     return ev.expr(parse_quoted(ev.walk, cst) if isinstance(cst, tree.Str) else cst)
 
 
-def _check_dtype(ev: Operators, dtype: DType, cst: tree.Node) -> None:
+def _check_dtype(ev: OperatorEvaluator, dtype: DType, cst: tree.Node) -> None:
     if dtype.is_void:
         ev.walk.fail("E0302", "a buffer cannot have dtype void", cst)
 
 
-def _strides(ev: Operators, arguments: dict[str, tree.Expr], shape: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:
+def _strides(
+    ev: OperatorEvaluator, arguments: dict[str, tree.Expr], shape: tuple[tir.Expr, ...]
+) -> tuple[tir.Expr, ...]:
     cst = arguments.get("strides")
     if cst is None:
         return ()
@@ -97,7 +99,7 @@ def _strides(ev: Operators, arguments: dict[str, tree.Expr], shape: tuple[tir.Ex
     return tuple(strides)
 
 
-def _stride(ev: Operators, value: Any, dtype: DType, cst: tree.Expr) -> tir.Expr:
+def _stride(ev: OperatorEvaluator, value: Any, dtype: DType, cst: tree.Expr) -> tir.Expr:
     """A stride; a string is a new variable, known in the function by that name."""
     if not isinstance(value, str):
         return ev.as_expr(value, cst)
@@ -107,7 +109,7 @@ def _stride(ev: Operators, value: Any, dtype: DType, cst: tree.Expr) -> tir.Expr
     return var
 
 
-def _offset(ev: Operators, arguments: dict[str, tree.Expr], dtype: DType) -> tir.Expr | None:
+def _offset(ev: OperatorEvaluator, arguments: dict[str, tree.Expr], dtype: DType) -> tir.Expr | None:
     at = arguments.get("elem_offset")
     if at is not None:
         value = ev.value(at)
@@ -122,14 +124,16 @@ def _offset(ev: Operators, arguments: dict[str, tree.Expr], dtype: DType) -> tir
     return ev.build(at, construct.floordiv, ev.as_expr(value, at), size)  # type: ignore[no-any-return]
 
 
-def _separators(ev: Operators, arguments: dict[str, tree.Expr]) -> tuple[int, ...]:
+def _separators(ev: OperatorEvaluator, arguments: dict[str, tree.Expr]) -> tuple[int, ...]:
     at = arguments.get("axis_separators")
     if at is None:
         return ()
-    return tuple(ev.integer(item, "an axis separator") for item in tree.listed(at))
+    return tuple(ev.integer(item, "an axis separator") for item in tree.items_of(at))
 
 
-def data_pointer(ev: Operators, cst: tree.Expr, name: str, dtype: DType, scope: str) -> tuple[tir.Var, tir.Expr]:
+def data_pointer(
+    ev: OperatorEvaluator, cst: tree.Expr, name: str, dtype: DType, scope: str
+) -> tuple[tir.Var, tir.Expr]:
     """The data variable for a view of the memory at `cst`, and the pointer expression itself."""
     value = ev.value(cst)
     if isinstance(value, tir.Buffer):

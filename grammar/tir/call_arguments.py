@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.grammar.syntax import tree
-from mlcc.grammar.tir.evaluated import mark
-from mlcc.grammar.tir.operators import Operators
+from mlcc.grammar.tir.evaluation_results import set_span
+from mlcc.grammar.tir.operators import OperatorEvaluator
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import DType
 
 Expr = tir.Expr
 
 
-def argument(ev: Operators, cst: tree.Expr) -> Expr:
+def argument(ev: OperatorEvaluator, cst: tree.Expr) -> Expr:
     """An argument of an intrinsic: an expression, a string, or a buffer, which stands for its pointer."""
     value = ev.value(cst)
     if isinstance(value, str):
@@ -25,20 +25,20 @@ def argument(ev: Operators, cst: tree.Expr) -> Expr:
     return ev.as_expr(value, cst)
 
 
-def packed_argument(ev: Operators, cst: tree.Expr) -> Expr:
+def packed_argument(ev: OperatorEvaluator, cst: tree.Expr) -> Expr:
     value = ev.value(cst)
     if isinstance(value, tir.Buffer):
-        return mark(calls.pack_buffer(value), ev.walk.span(cst))  # type: ignore[no-any-return]
+        return set_span(calls.pack_buffer(value), ev.walk.span(cst))  # type: ignore[no-any-return]
     if isinstance(value, str):
         return tir.StringImm(value, span=ev.walk.span(cst))
     return ev.as_expr(value, cst)
 
 
-def made_call(ev: Operators, cst: tree.Call, name: str, dtype: DType, args: tuple[Expr, ...]) -> tir.Call:
-    return mark(tir.Call(dtype, tir.Op(f"tir.{name}"), args), ev.walk.span(cst))  # type: ignore[no-any-return]
+def make_call(ev: OperatorEvaluator, cst: tree.Call, name: str, dtype: DType, args: tuple[Expr, ...]) -> tir.Call:
+    return set_span(tir.Call(dtype, tir.Op(f"tir.{name}"), args), ev.walk.span(cst))  # type: ignore[no-any-return]
 
 
-def split_dtype(ev: Operators, cst: tree.Call, name: str) -> tuple[DType, tuple[tree.Expr, ...]]:
+def split_dtype(ev: OperatorEvaluator, cst: tree.Call, name: str) -> tuple[DType, tuple[tree.Expr, ...]]:
     """The dtype of a call that states it, by name or as first argument, and the other arguments."""
     args = cst.args
     for keyword in cst.keywords:
@@ -56,7 +56,7 @@ def literal_dtype(value: Any, like: DType | None) -> DType | None:
     return like
 
 
-def pair(ev: Operators, first: tree.Expr, second: tree.Expr) -> tuple[Expr, Expr]:
+def operand_pair(ev: OperatorEvaluator, first: tree.Expr, second: tree.Expr) -> tuple[Expr, Expr]:
     """Two operands; a Python number takes the dtype of the other one where it fits."""
     a, b = ev.operand(first), ev.operand(second)
     if not isinstance(a, Expr):

@@ -13,12 +13,12 @@ from typing import Any
 from mlcc.errors import did_you_mean
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.arguments import signature
-from mlcc.grammar.tir.call_arguments import argument, literal_dtype, made_call, split_dtype
-from mlcc.grammar.tir.evaluated import is_number
+from mlcc.grammar.tir.call_arguments import argument, literal_dtype, make_call, split_dtype
+from mlcc.grammar.tir.evaluation_results import is_number
 from mlcc.grammar.tir.extern import EXTERNS
 from mlcc.grammar.tir.functions import FUNCTIONS
-from mlcc.grammar.tir.operators import Operators
-from mlcc.grammar.tir.parts import PARTS
+from mlcc.grammar.tir.non_expressions import NON_EXPRESSIONS
+from mlcc.grammar.tir.operators import OperatorEvaluator
 from mlcc.ir import construct, intrinsics, tir
 from mlcc.ir.dtypes import HANDLE, INT32, DType
 from mlcc.ir.intrinsics import Intrinsic
@@ -39,7 +39,7 @@ STATEMENTS = frozenset(_STATEMENTS.split())
 # ---------------------------------------------------------------- dispatch
 
 
-def call(ev: Operators, path: str, cst: tree.Call) -> Any:
+def call(ev: OperatorEvaluator, path: str, cst: tree.Call) -> Any:
     """A call of the function with that dotted name."""
     name = path.removeprefix("T.")
     if name == path:
@@ -66,7 +66,7 @@ def call(ev: Operators, path: str, cst: tree.Call) -> Any:
     return ev.walk.fail("E0203", f"there is no `{path}`", cst.function, help=suggestion(path))
 
 
-def constant(ev: Operators, path: str, cst: tree.Attribute) -> Any:
+def constant(ev: OperatorEvaluator, path: str, cst: tree.Attribute) -> Any:
     """The value of a dotted name that is not called: a dtype."""
     name = path.removeprefix("T.")
     if path != name:
@@ -114,7 +114,7 @@ def dtype_named(name: str) -> DType | None:
         return None
 
 
-def _intrinsic(ev: Operators, spec: Intrinsic, cst: tree.Call) -> Expr:
+def _intrinsic(ev: OperatorEvaluator, spec: Intrinsic, cst: tree.Call) -> Expr:
     name, args = spec.name, cst.args
     for keyword in cst.keywords:
         if keyword.name not in ("dtype", "span"):
@@ -131,7 +131,7 @@ def _intrinsic(ev: Operators, spec: Intrinsic, cst: tree.Call) -> Expr:
     if dtype is None:
         dtype = intrinsics.result_dtype(spec, operands)
     assert dtype is not None
-    return made_call(ev, cst, name, dtype, operands)
+    return make_call(ev, cst, name, dtype, operands)
 
 
 # intrinsics of TVM 0.27 whose dtype goes by an operand: by the pointer of that number, or by a name of a type
@@ -142,7 +142,7 @@ LEGACY = {
 _KINDS = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}
 
 
-def _operand_typed_call(ev: Operators, known: tuple[str, int], cst: tree.Call) -> Expr:
+def _operand_typed_call(ev: OperatorEvaluator, known: tuple[str, int], cst: tree.Call) -> Expr:
     name, at = known
     if any(keyword.name == "dtype" for keyword in cst.keywords):
         return _intrinsic(ev, intrinsics.INTRINSICS[name], cst)
@@ -155,7 +155,7 @@ def _operand_typed_call(ev: Operators, known: tuple[str, int], cst: tree.Call) -
         dtype = type_operand.pointer.dtype
     if dtype is None:
         ev.walk.fail("E0304", f"`T.{name}` needs the dtype of its result", cst, help="as `dtype=`")
-    return made_call(ev, cst, name, dtype, args)
+    return make_call(ev, cst, name, dtype, args)
 
 
 _COPIES: dict[tuple[str, ...], str] = {
@@ -163,7 +163,7 @@ _COPIES: dict[tuple[str, ...], str] = {
 }  # fmt: skip
 
 
-def _ptx_copy(ev: Operators, cst: tree.Call) -> Expr:
+def _ptx_copy(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     """`T.ptx.cp(0, "async", "wait_group", "")`: arguments, and what follows `cp` in the instruction's name."""
     words = [a.value for a in cst.args if isinstance(a, tree.Str)]
     name = _COPIES.get(tuple(w for w in words if w))
@@ -175,7 +175,7 @@ def _ptx_copy(ev: Operators, cst: tree.Call) -> Expr:
     return _intrinsic(ev, intrinsics.INTRINSICS[name], replace(cst, args=numbers))
 
 
-def _operands(ev: Operators, spec: Intrinsic, args: tuple[tree.Expr, ...]) -> tuple[Expr, ...]:
+def _operands(ev: OperatorEvaluator, spec: Intrinsic, args: tuple[tree.Expr, ...]) -> tuple[Expr, ...]:
     if spec.operands == "any":
         return tuple(argument(ev, a) for a in args)
     values = [ev.operand(a) for a in args]
@@ -200,7 +200,7 @@ def _operands(ev: Operators, spec: Intrinsic, args: tuple[tree.Expr, ...]) -> tu
 # ---------------------------------------------------------------- constants and variables
 
 
-def _dtype_call(ev: Operators, dtype: DType, cst: tree.Call) -> Expr:
+def _dtype_call(ev: OperatorEvaluator, dtype: DType, cst: tree.Call) -> Expr:
     """`T.int32(3)` is a constant, `T.int32(x)` a conversion, `T.int32()` a new variable."""
     if dtype.is_handle:
         return new_var(ev, dtype, cst, "v")
@@ -216,7 +216,7 @@ def _dtype_call(ev: Operators, dtype: DType, cst: tree.Call) -> Expr:
     return ev.build(cst, construct.cast, dtype, ev.as_expr(value, at))  # type: ignore[no-any-return]
 
 
-def _float_text(ev: Operators, text: str, dtype: DType, cst: tree.Expr) -> float:
+def _float_text(ev: OperatorEvaluator, text: str, dtype: DType, cst: tree.Expr) -> float:
     try:
         value = float.fromhex(text) if "x" in text.lower() else float(text)
     except (ValueError, OverflowError):
@@ -229,7 +229,7 @@ def _float_text(ev: Operators, text: str, dtype: DType, cst: tree.Expr) -> float
 _HANDLE = signature("T.handle", "dtype= storage_scope=", "is_size_var")
 
 
-def new_var(ev: Operators, dtype: DType, cst: tree.Expr, name: str) -> tir.Var:
+def new_var(ev: OperatorEvaluator, dtype: DType, cst: tree.Expr, name: str) -> tir.Var:
     """`T.int64()` or `T.handle("float32", "shared")`: a variable of that type."""
     pointer = None
     if dtype.is_handle and isinstance(cst, tree.Call):
@@ -240,7 +240,7 @@ def new_var(ev: Operators, dtype: DType, cst: tree.Expr, name: str) -> tir.Var:
     return tir.Var(name, dtype, pointer, span=ev.walk.span(cst))
 
 
-def declared_dtype(ev: Operators, cst: tree.Expr) -> DType | None:
+def declared_dtype(ev: OperatorEvaluator, cst: tree.Expr) -> DType | None:
     """The dtype of `T.int64()` and other expressions that only declare a variable; None for anything else."""
     if not isinstance(cst, tree.Call):
         return None
@@ -258,30 +258,30 @@ def declared_dtype(ev: Operators, cst: tree.Expr) -> DType | None:
     return dtype
 
 
-def _var(ev: Operators, cst: tree.Call) -> tir.Var:
+def _var(ev: OperatorEvaluator, cst: tree.Call) -> tir.Var:
     arguments = signature("T.var", "dtype name=").bind(ev.walk, cst)
     name = ev.string(arguments["name"], "a name") if "name" in arguments else "v"
     return tir.Var(name or "v", ev.dtype(arguments["dtype"]), span=ev.walk.span(cst))
 
 
-def _dynamic(ev: Operators, cst: tree.Call) -> tir.Var:
+def _dynamic(ev: OperatorEvaluator, cst: tree.Call) -> tir.Var:
     arguments = signature("T.dynamic", "name dtype=").bind(ev.walk, cst)
     dtype = ev.dtype(arguments["dtype"]) if "dtype" in arguments else INT32
     return tir.Var(ev.string(arguments["name"], "a name"), dtype, span=ev.walk.span(cst))
 
 
-def _pointer(ev: Operators, cst: tree.Call) -> tir.Var:
+def _pointer(ev: OperatorEvaluator, cst: tree.Call) -> tir.Var:
     arguments = signature("T.ptr", "dtype storage_scope=").bind(ev.walk, cst)
     scope = ev.string(arguments["storage_scope"], "a storage scope") if "storage_scope" in arguments else "global"
     return tir.Var("v", HANDLE, tir.PointerType(ev.dtype(arguments["dtype"]), scope), span=ev.walk.span(cst))
 
 
-def _int_imm(ev: Operators, cst: tree.Call) -> Expr:
+def _int_imm(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     arguments = signature("T.IntImm", "dtype value").bind(ev.walk, cst)
     return ev.build(cst, construct.const, ev.integer(arguments["value"], "the value"), ev.dtype(arguments["dtype"]))  # type: ignore[no-any-return]
 
 
-def _float_imm(ev: Operators, cst: tree.Call) -> Expr:
+def _float_imm(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     arguments = signature("T.FloatImm", "dtype value").bind(ev.walk, cst)
     value = ev.value(arguments["value"])
     if not is_number(value):
@@ -289,13 +289,13 @@ def _float_imm(ev: Operators, cst: tree.Call) -> Expr:
     return ev.build(cst, construct.const, float(value), ev.dtype(arguments["dtype"]))  # type: ignore[no-any-return]
 
 
-def _string_imm(ev: Operators, cst: tree.Call) -> Expr:
+def _string_imm(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     arguments = signature("T.StringImm", "value").bind(ev.walk, cst)
     return tir.StringImm(ev.string(arguments["value"], "the value"), span=ev.walk.span(cst))
 
 
 CALLS: dict[str, Handler] = {
-    **FUNCTIONS, **EXTERNS, **PARTS, "IntImm": _int_imm, "FloatImm": _float_imm, "StringImm": _string_imm,
+    **FUNCTIONS, **EXTERNS, **NON_EXPRESSIONS, "IntImm": _int_imm, "FloatImm": _float_imm, "StringImm": _string_imm,
     "llvm_lookup_intrinsic_id": _string_imm, "var": _var, "dynamic": _dynamic, "ptr": _pointer, "Ptr": _pointer,
     "buffer_var": _pointer,
 }  # fmt: skip

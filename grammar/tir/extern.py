@@ -11,9 +11,9 @@ from typing import Any
 from mlcc.errors import did_you_mean
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.arguments import signature
-from mlcc.grammar.tir.call_arguments import argument, made_call, packed_argument, split_dtype
-from mlcc.grammar.tir.evaluated import Scalar
-from mlcc.grammar.tir.operators import Operators
+from mlcc.grammar.tir.call_arguments import argument, make_call, packed_argument, split_dtype
+from mlcc.grammar.tir.evaluation_results import Scalar
+from mlcc.grammar.tir.operators import OperatorEvaluator
 from mlcc.ir import calls, construct, intrinsics, tir
 from mlcc.ir.dtypes import HANDLE, INT32, VOID, DType
 
@@ -27,7 +27,7 @@ Expr = tir.Expr
 def _extern(name: str) -> Handler:
     """`T.call_extern("int32", "f", x)` or `T.call_extern("f", x, dtype="int32")`."""
 
-    def handler(ev: Operators, cst: tree.Call) -> Expr:
+    def handler(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
         dtype, args = split_dtype(ev, cst, name)
         if not args:
             ev.walk.fail("E0304", f"`T.{name}` needs the name of a function", cst)
@@ -36,13 +36,13 @@ def _extern(name: str) -> Handler:
             ev.walk.fail(
                 "E0302", "the name of the function must be a string", args[0], help='`T.call_extern("int32", "f", x)`'
             )
-        return made_call(ev, cst, name, dtype, (function, *(argument(ev, a) for a in args[1:])))
+        return make_call(ev, cst, name, dtype, (function, *(argument(ev, a) for a in args[1:])))
 
     return handler
 
 
 def _llvm(name: str) -> Handler:
-    def handler(ev: Operators, cst: tree.Call) -> Expr:
+    def handler(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
         dtype, args = split_dtype(ev, cst, name)
         if not args:
             ev.walk.fail("E0304", f"`T.{name}` needs the name of an intrinsic", cst)
@@ -53,24 +53,24 @@ def _llvm(name: str) -> Handler:
             first = ev.build(args[0], construct.const, function, "uint32")
         else:
             first = ev.as_expr(function, args[0])
-        return made_call(ev, cst, name, dtype, (first, *(argument(ev, a) for a in args[1:])))
+        return make_call(ev, cst, name, dtype, (first, *(argument(ev, a) for a in args[1:])))
 
     return handler
 
 
 def _packed(name: str) -> Handler:
-    def handler(ev: Operators, cst: tree.Call) -> Expr:
+    def handler(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
         if not cst.args:
             ev.walk.fail("E0304", f"`T.{name}` needs the name of a function", cst)
         args = tuple(packed_argument(ev, a) for a in cst.args)
         if not isinstance(args[0], tir.StringImm):
             ev.walk.fail("E0302", "the name of the function must be a string", cst.args[0])
-        return made_call(ev, cst, name, INT32, args)
+        return make_call(ev, cst, name, INT32, args)
 
     return handler
 
 
-def _intrin(ev: Operators, cst: tree.Call) -> Expr:
+def _intrin(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     """`T.call_intrin("float32", "tir.exp", x)`."""
     dtype, args = split_dtype(ev, cst, "call_intrin")
     if not args:
@@ -82,20 +82,20 @@ def _intrin(ev: Operators, cst: tree.Call) -> Expr:
         hint = did_you_mean(bare, intrinsics.INTRINSICS)
         ev.walk.fail("E0203", f"there is no intrinsic `{written}`", args[0], help=hint)
     name = intrinsic.name if intrinsic is not None else bare
-    return made_call(ev, cst, name, dtype, tuple(argument(ev, a) for a in args[1:]))
+    return make_call(ev, cst, name, dtype, tuple(argument(ev, a) for a in args[1:]))
 
 
 # ---------------------------------------------------------------- memory
 
 
-def _reinterpret(ev: Operators, cst: tree.Call) -> Expr:
+def _reinterpret(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     dtype, args = split_dtype(ev, cst, "reinterpret")
     if len(args) != 1:
         ev.walk.fail("E0304", f"`T.reinterpret` takes one value, not {len(args)}", cst)
     return ev.build(cst, calls.reinterpret, dtype, argument(ev, args[0]))  # type: ignore[no-any-return]
 
 
-def _address_of(ev: Operators, cst: tree.Call) -> Expr:
+def _address_of(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     at = signature("T.address_of", "buffer_load", "span dtype").bind(ev.walk, cst)["buffer_load"]
     value = ev.value(at)
     if isinstance(value, Scalar):
@@ -107,21 +107,21 @@ def _address_of(ev: Operators, cst: tree.Call) -> Expr:
     return ev.build(cst, calls.address_of, value)  # type: ignore[no-any-return]
 
 
-def _access_ptr(ev: Operators, cst: tree.Call) -> Expr:
+def _access_ptr(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     arguments = signature("T.tvm_access_ptr", "ptype data offset extent rw_mask", "span dtype").bind(ev.walk, cst)
     kind = ev.value(arguments["ptype"])
     if isinstance(kind, (str, DType)):
         kind = calls.make("type_annotation", ev.dtype(arguments["ptype"]))
     rest = tuple(argument(ev, arguments[n]) for n in ("data", "offset", "extent", "rw_mask"))
-    return made_call(ev, cst, "tvm_access_ptr", HANDLE, (ev.as_expr(kind, arguments["ptype"]), *rest))
+    return make_call(ev, cst, "tvm_access_ptr", HANDLE, (ev.as_expr(kind, arguments["ptype"]), *rest))
 
 
-def _storage_sync(ev: Operators, cst: tree.Call) -> Expr:
+def _storage_sync(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     arguments = signature("T.tvm_storage_sync", "storage_scope is_load= num_blocks=", "dtype").bind(ev.walk, cst)
     scope = ev.string(arguments["storage_scope"], "a storage scope")
     load = ev.expr(arguments["is_load"]) if "is_load" in arguments else construct.const(False)
     blocks = ev.expr(arguments["num_blocks"]) if "num_blocks" in arguments else construct.const(-1)
-    return made_call(ev, cst, "tvm_storage_sync", VOID, (tir.StringImm(scope), load, blocks))
+    return make_call(ev, cst, "tvm_storage_sync", VOID, (tir.StringImm(scope), load, blocks))
 
 
 _PACKED = (

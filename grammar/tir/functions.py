@@ -12,9 +12,9 @@ from typing import Any
 
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.arguments import signature
-from mlcc.grammar.tir.call_arguments import made_call, pair
-from mlcc.grammar.tir.evaluated import describe, is_number
-from mlcc.grammar.tir.operators import Operators
+from mlcc.grammar.tir.call_arguments import make_call, operand_pair
+from mlcc.grammar.tir.evaluation_results import describe, is_number
+from mlcc.grammar.tir.operators import OperatorEvaluator
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import BOOL, DType
 
@@ -30,9 +30,9 @@ def _node(cls: type[tir.BinaryOp]) -> Handler:
     parameters = signature(f"T.{cls.__name__}", "a b", "span")
     compares, logical = issubclass(cls, tir.CompareOp), cls in (tir.And, tir.Or)
 
-    def handler(ev: Operators, cst: tree.Call) -> Expr:
+    def handler(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
         arguments = parameters.bind(ev.walk, cst)
-        a, b = pair(ev, arguments["a"], arguments["b"])
+        a, b = operand_pair(ev, arguments["a"], arguments["b"])
         if a.dtype is not b.dtype:
             message = f"`T.{cls.__name__}` needs operands of the same dtype"
             ev.walk.fail("E0301", message, cst, f"{a.dtype} and {b.dtype}")
@@ -47,22 +47,22 @@ def _node(cls: type[tir.BinaryOp]) -> Handler:
 def _unfolded_bit_operation(name: str, symbol: str) -> Handler:
     parameters = signature(f"T.{symbol}", "a b", "span")
 
-    def handler(ev: Operators, cst: tree.Call) -> Expr:
+    def handler(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
         arguments = parameters.bind(ev.walk, cst)
-        a, b = pair(ev, arguments["a"], arguments["b"])
-        return made_call(ev, cst, name, a.dtype, (a, b))
+        a, b = operand_pair(ev, arguments["a"], arguments["b"])
+        return make_call(ev, cst, name, a.dtype, (a, b))
 
     return handler
 
 
-def _not(ev: Operators, cst: tree.Call) -> Expr:
+def _not(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     value = ev.expr(signature("T.Not", "a", "span").bind(ev.walk, cst)["a"])
     if not value.dtype.is_bool:
         ev.walk.fail("E0301", f"`T.Not` takes a bool, not {value.dtype}", cst)
     return tir.Not(value.dtype, value, span=ev.walk.span(cst))
 
 
-def _cast_node(ev: Operators, cst: tree.Call) -> Expr:
+def _cast_node(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     arguments = signature("T.Cast", "dtype value", "span").bind(ev.walk, cst)
     dtype, value = ev.dtype(arguments["dtype"]), ev.expr(arguments["value"])
     if dtype.lanes != value.dtype.lanes:
@@ -70,14 +70,14 @@ def _cast_node(ev: Operators, cst: tree.Call) -> Expr:
     return tir.Cast(dtype, value, span=ev.walk.span(cst))
 
 
-def _cast(ev: Operators, cst: tree.Call) -> Expr:
+def _cast(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     arguments = signature("T.cast", "value dtype", "span").bind(ev.walk, cst)
     if isinstance(arguments["value"], tree.Str):  # both orders are in use
         arguments["value"], arguments["dtype"] = arguments["dtype"], arguments["value"]
     return ev.build(cst, construct.cast, ev.dtype(arguments["dtype"]), ev.expr(arguments["value"]))  # type: ignore[no-any-return]
 
 
-def _let(ev: Operators, cst: tree.Call) -> Expr:
+def _let(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     """`T.Let(body, where={x: value})`, or in older texts `T.Let(x, value, body)`."""
     parameters = signature("T.Let", "expr where= body=")
     arguments = parameters.bind(ev.walk, cst)
@@ -104,7 +104,7 @@ def _function(name: str, names: str, fn: Callable[..., Any]) -> Handler:
     known = signature(f"T.{name}", names, "span dtype")
     parameters = known.positional
 
-    def handler(ev: Operators, cst: tree.Call) -> Any:
+    def handler(ev: OperatorEvaluator, cst: tree.Call) -> Any:
         arguments = known.bind(ev.walk, cst)
         return ev.build(cst, fn, *(ev.operand(arguments[p]) for p in parameters if p in arguments))
 
@@ -115,7 +115,7 @@ def _selection(name: str, fn: Callable[..., Any]) -> Handler:
     parameters = signature(f"T.{name}", "condition true_value false_value", "cond t f span dtype")
     order = ("condition", "true_value", "false_value")
 
-    def handler(ev: Operators, cst: tree.Call) -> Any:
+    def handler(ev: OperatorEvaluator, cst: tree.Call) -> Any:
         short = dict(zip(("cond", "t", "f"), order, strict=True))
         keywords = tuple(replace(k, name=short.get(k.name, k.name)) for k in cst.keywords)
         arguments = parameters.bind(ev.walk, replace(cst, keywords=keywords))
@@ -133,55 +133,55 @@ def _selection(name: str, fn: Callable[..., Any]) -> Handler:
 def _dtype_limit(name: str, fn: Callable[[DType], Expr]) -> Handler:
     parameters = signature(f"T.{name}", "dtype", "span")
 
-    def handler(ev: Operators, cst: tree.Call) -> Any:
+    def handler(ev: OperatorEvaluator, cst: tree.Call) -> Any:
         return ev.build(cst, fn, ev.dtype(parameters.bind(ev.walk, cst)["dtype"]))
 
     return handler
 
 
-def _ramp(ev: Operators, cst: tree.Call) -> Expr:
+def _ramp(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     arguments = signature("T.Ramp", "base stride lanes", "span").bind(ev.walk, cst)
     lanes = _lane_count(ev, arguments["lanes"])
     return ev.build(cst, calls.ramp, ev.operand(arguments["base"]), ev.operand(arguments["stride"]), lanes)  # type: ignore[no-any-return]
 
 
-def _broadcast(ev: Operators, cst: tree.Call) -> Expr:
+def _broadcast(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     arguments = signature("T.Broadcast", "value lanes", "span").bind(ev.walk, cst)
     return ev.build(cst, calls.broadcast, ev.operand(arguments["value"]), _lane_count(ev, arguments["lanes"]))  # type: ignore[no-any-return]
 
 
-def _lane_count(ev: Operators, cst: tree.Expr) -> int:
+def _lane_count(ev: OperatorEvaluator, cst: tree.Expr) -> int:
     count = ev.integer(cst, "the number of lanes")
     if not 2 <= count <= 1024:
         ev.walk.fail("E0302", "a vector must have 2 to 1024 lanes", cst)
     return count
 
 
-def _shuffle(ev: Operators, cst: tree.Call) -> Expr:
+def _shuffle(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     arguments = signature("T.Shuffle", "vectors indices", "span").bind(ev.walk, cst)
     vectors, indices = ev.exprs(arguments["vectors"], "`vectors`"), ev.exprs(arguments["indices"], "`indices`")
     return ev.build(cst, calls.shuffle, vectors, indices)  # type: ignore[no-any-return]
 
 
-def _buffer_load(ev: Operators, cst: tree.Call) -> Expr:
+def _buffer_load(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     arguments = signature("T.BufferLoad", "buffer indices", "predicate span").bind(ev.walk, cst)
     buffer = ev.value(arguments["buffer"])
     if not isinstance(buffer, tir.Buffer):
         ev.walk.fail("E0302", "`buffer` must be a buffer", arguments["buffer"])
-    items = tree.listed(arguments["indices"])
+    items = tree.items_of(arguments["indices"])
     return ev.load(buffer, tree.Index(cst.start, cst.end, arguments["buffer"], items))
 
 
-def _likely(ev: Operators, cst: tree.Call) -> Expr:
+def _likely(ev: OperatorEvaluator, cst: tree.Call) -> Expr:
     value = ev.bool(signature("T.likely", "cond", "span dtype").bind(ev.walk, cst)["cond"])
-    return value if isinstance(value, tir.IntImm) else made_call(ev, cst, "likely", value.dtype, (value,))
+    return value if isinstance(value, tir.IntImm) else make_call(ev, cst, "likely", value.dtype, (value,))
 
 
 # ---------------------------------------------------------------- Python's own functions
 
 
 def _number_conversion(fn: Callable[[Any], Any]) -> Handler:
-    def handler(ev: Operators, cst: tree.Call) -> Any:
+    def handler(ev: OperatorEvaluator, cst: tree.Call) -> Any:
         if len(cst.args) != 1 or cst.keywords:
             ev.walk.fail("E0304", "one argument is needed", cst)
         value = ev.value(cst.args[0])
@@ -196,7 +196,7 @@ def _number_conversion(fn: Callable[[Any], Any]) -> Handler:
 
 
 def _min_or_max(name: str, pick: Callable[..., Any], fn: Callable[..., Expr]) -> Handler:
-    def handler(ev: Operators, cst: tree.Call) -> Any:
+    def handler(ev: OperatorEvaluator, cst: tree.Call) -> Any:
         if len(cst.args) < 2 or cst.keywords:
             ev.walk.fail("E0304", f"`{name}` takes two arguments", cst)
         values = [ev.operand(a) for a in cst.args]
@@ -207,7 +207,7 @@ def _min_or_max(name: str, pick: Callable[..., Any], fn: Callable[..., Expr]) ->
     return handler
 
 
-def _len(ev: Operators, cst: tree.Call) -> Any:
+def _len(ev: OperatorEvaluator, cst: tree.Call) -> Any:
     value = ev.value(cst.args[0]) if len(cst.args) == 1 else None
     if not isinstance(value, (tuple, list, dict, str)):
         ev.walk.fail("E0300", f"{describe(value)} has no length", cst)

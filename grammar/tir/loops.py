@@ -10,7 +10,7 @@ from mlcc.errors import did_you_mean
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import attribute_values
 from mlcc.grammar.tir.arguments import signature
-from mlcc.grammar.tir.operators import Operators
+from mlcc.grammar.tir.operators import OperatorEvaluator
 from mlcc.grammar.tir.scope import FunctionWalk
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import DType
@@ -107,7 +107,7 @@ def _range_call(fw: FunctionWalk, cst: tree.Call) -> tree.Call:
     return replace(cst, args=args[:2], keywords=(*cst.keywords, *step))
 
 
-def _grid(ev: Operators, cst: tree.Call) -> list[Loop]:
+def _grid(ev: OperatorEvaluator, cst: tree.Call) -> list[Loop]:
     dtype: DType | None = None
     for keyword in cst.keywords:
         if keyword.name != "dtype":
@@ -129,7 +129,7 @@ def _grid(ev: Operators, cst: tree.Call) -> list[Loop]:
     return loops
 
 
-def _bounds(ev: Operators, start: Any, stop: Any, cst: tree.Expr, dtype: DType | None) -> Loop:
+def _bounds(ev: OperatorEvaluator, start: Any, stop: Any, cst: tree.Expr, dtype: DType | None) -> Loop:
     """The loop over start, ..., stop - 1. Both ends are brought to one integer dtype."""
     if dtype is not None:
         start, stop = (ev.build(cst, construct.cast, dtype, ev.as_expr(v, cst)) for v in (start, stop))
@@ -145,10 +145,10 @@ def _bounds(ev: Operators, start: Any, stop: Any, cst: tree.Expr, dtype: DType |
 _RANGE = signature("T.serial", "start stop=", "annotations step unroll dtype")
 
 
-def _loop_of_kind(kind: ForKind) -> Callable[[Operators, tree.Call], list[Loop]]:
+def _loop_of_kind(kind: ForKind) -> Callable[[OperatorEvaluator, tree.Call], list[Loop]]:
     known = signature(f"T.{'vectorized' if kind is ForKind.VECTORIZED else kind.value}", *_parameters(kind))
 
-    def handler(ev: Operators, cst: tree.Call) -> list[Loop]:
+    def handler(ev: OperatorEvaluator, cst: tree.Call) -> list[Loop]:
         arguments = known.bind(ev.walk, cst)
         start: Any = 0
         stop = ev.operand(arguments["start"])
@@ -172,7 +172,7 @@ def _parameters(kind: ForKind) -> tuple[str, str]:
     return "start stop=", "annotations step dtype" + (" unroll" if kind is ForKind.SERIAL else "")
 
 
-def _unroll(ev: Operators, cst: tree.Expr) -> dict[str, Any]:
+def _unroll(ev: OperatorEvaluator, cst: tree.Expr) -> dict[str, Any]:
     """`unroll=True`, `False` or a count, as the annotation that it stands for."""
     value = ev.value(cst)
     if isinstance(value, bool):
@@ -182,7 +182,7 @@ def _unroll(ev: Operators, cst: tree.Expr) -> dict[str, Any]:
     return ev.walk.fail("E0302", "`unroll` must be True, False or a positive number", cst)
 
 
-def _step(ev: Operators, cst: tree.Expr, loop: Loop) -> tir.Expr | None:
+def _step(ev: OperatorEvaluator, cst: tree.Expr, loop: Loop) -> tir.Expr | None:
     value = ev.value(cst)
     if value is None:
         return None
@@ -193,7 +193,7 @@ def _step(ev: Operators, cst: tree.Expr, loop: Loop) -> tir.Expr | None:
     return None if constant == 1 else step
 
 
-def _thread_binding(ev: Operators, cst: tree.Call) -> list[Loop]:
+def _thread_binding(ev: OperatorEvaluator, cst: tree.Call) -> list[Loop]:
     """`T.thread_binding(32, thread="threadIdx.x")`, also with two bounds, and the thread by position."""
     if len(cst.args) == 2 and isinstance(cst.args[1], tree.Str):
         at = cst.args[1]
@@ -207,12 +207,12 @@ def _thread_binding(ev: Operators, cst: tree.Call) -> list[Loop]:
     if "stop" in arguments:
         start, stop = stop, ev.operand(arguments["stop"])
     loop = _bounds(ev, start, stop, cst, None)
-    notes = attribute_values.notes_of(ev, arguments)
+    notes = attribute_values.annotations_of(ev, arguments)
     thread = ev.string(arguments["thread"], "the thread")
     return [Loop(loop.low, loop.extent, ForKind.THREAD_BINDING, thread, Attrs(notes) if notes else EMPTY)]
 
 
-LOOPS: dict[str, Callable[[Operators, tree.Call], list[Loop]]] = {
+LOOPS: dict[str, Callable[[OperatorEvaluator, tree.Call], list[Loop]]] = {
     "grid": _grid, "serial": _loop_of_kind(ForKind.SERIAL), "parallel": _loop_of_kind(ForKind.PARALLEL),
     "vectorized": _loop_of_kind(ForKind.VECTORIZED), "unroll": _loop_of_kind(ForKind.UNROLLED),
     "thread_binding": _thread_binding,

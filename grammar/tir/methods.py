@@ -8,14 +8,14 @@ from typing import Any
 from mlcc.errors import did_you_mean
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.arguments import signature
-from mlcc.grammar.tir.evaluated import Scalar, describe
-from mlcc.grammar.tir.operators import Operators
+from mlcc.grammar.tir.evaluation_results import Scalar, describe
+from mlcc.grammar.tir.operators import OperatorEvaluator
 from mlcc.ir import calls, construct, tir
 
-Method = Callable[[Operators, Any, tree.Call], Any]
+Method = Callable[[OperatorEvaluator, Any, tree.Call], Any]
 
 
-def attribute(ev: Operators, base: Any, name: str, cst: tree.Expr) -> Any:
+def attribute(ev: OperatorEvaluator, base: Any, name: str, cst: tree.Expr) -> Any:
     """`base.name`."""
     if isinstance(base, Scalar) and name in ("buffer", "source"):
         return base.buffer
@@ -36,7 +36,7 @@ def attribute(ev: Operators, base: Any, name: str, cst: tree.Expr) -> Any:
     return ev.walk.fail("E0203", f"{describe(base)} has no `{name}`", cst, help=help)
 
 
-def call(ev: Operators, base: Any, name: str, cst: tree.Call) -> Any:
+def call(ev: OperatorEvaluator, base: Any, name: str, cst: tree.Call) -> Any:
     """Evaluate `base.name(...)`."""
     method = _methods(base).get(name)
     if method is not None:
@@ -68,7 +68,7 @@ def _methods(base: Any) -> dict[str, Method]:
 _ACCESS = signature("access_ptr", "access_mask ptr_type= content_lanes= offset= extent=")
 
 
-def _access_ptr(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
+def _access_ptr(ev: OperatorEvaluator, buffer: tir.Buffer, cst: tree.Call) -> Any:
     arguments = _ACCESS.bind(ev.walk, cst)
     mask = ev.value(arguments["access_mask"])
     if isinstance(mask, str) and mask and set(mask) <= {"r", "w"}:
@@ -83,16 +83,18 @@ def _access_ptr(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
     return ev.build(cst, calls.access_ptr, buffer, mask, lanes, offset, extent)
 
 
-def vector_indices(ev: Operators, buffer: tir.Buffer, begin: tree.Expr, lanes: int, cst: tree.Call) -> list[tir.Expr]:
+def vector_indices(
+    ev: OperatorEvaluator, buffer: tir.Buffer, begin: tree.Expr, lanes: int, cst: tree.Call
+) -> list[tir.Expr]:
     """Indices of the element at `begin`, the last one widened to `lanes`."""
-    indices = ev.indices(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(begin)))
+    indices = ev.indices(buffer, tree.Index(cst.start, cst.end, cst, tree.items_of(begin)))
     factor = lanes // buffer.dtype.lanes
     if factor > 1 and indices:
         indices[-1] = ev.build(cst, calls.ramp, indices[-1], 1, factor)
     return indices
 
 
-def _vload(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
+def _vload(ev: OperatorEvaluator, buffer: tir.Buffer, cst: tree.Call) -> Any:
     arguments = signature("vload", "begin dtype=").bind(ev.walk, cst)
     dtype = ev.dtype(arguments["dtype"]) if "dtype" in arguments else buffer.dtype
     if dtype.element is not buffer.dtype.element or dtype.lanes % buffer.dtype.lanes:
@@ -100,9 +102,9 @@ def _vload(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
     return ev.build(cst, construct.load, buffer, *vector_indices(ev, buffer, arguments["begin"], dtype.lanes, cst))
 
 
-def _offset_of(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
+def _offset_of(ev: OperatorEvaluator, buffer: tir.Buffer, cst: tree.Call) -> Any:
     arguments = signature("offset_of", "indices").bind(ev.walk, cst)
-    indices = ev.indices(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(arguments["indices"])))
+    indices = ev.indices(buffer, tree.Index(cst.start, cst.end, cst, tree.items_of(arguments["indices"])))
 
     def linear() -> tir.Expr:
         total: tir.Expr = construct.const(0)
@@ -116,13 +118,13 @@ def _offset_of(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
     return [ev.build(cst, linear)]
 
 
-def _ptr_to(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
+def _ptr_to(ev: OperatorEvaluator, buffer: tir.Buffer, cst: tree.Call) -> Any:
     arguments = signature("ptr_to", "indices").bind(ev.walk, cst)
-    load = ev.load(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(arguments["indices"])))
+    load = ev.load(buffer, tree.Index(cst.start, cst.end, cst, tree.items_of(arguments["indices"])))
     return ev.build(cst, calls.address_of, load)
 
 
-def _scope(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
+def _scope(ev: OperatorEvaluator, buffer: tir.Buffer, cst: tree.Call) -> Any:
     signature("scope", "").bind(ev.walk, cst)
     return buffer.scope
 
@@ -135,12 +137,12 @@ _BUFFER_METHODS: dict[str, Method] = {
 # ---------------------------------------------------------------- expressions
 
 
-def _astype(ev: Operators, value: Any, cst: tree.Call) -> Any:
+def _astype(ev: OperatorEvaluator, value: Any, cst: tree.Call) -> Any:
     arguments = signature("astype", "dtype", "span").bind(ev.walk, cst)
     return ev.build(cst, construct.cast, ev.dtype(arguments["dtype"]), ev.as_expr(value, cst))
 
 
-def _equal(ev: Operators, value: Any, cst: tree.Call) -> Any:
+def _equal(ev: OperatorEvaluator, value: Any, cst: tree.Call) -> Any:
     arguments = signature("equal", "other", "span").bind(ev.walk, cst)
     return ev.build(cst, construct.equal, ev.as_expr(value, cst), ev.operand(arguments["other"]))
 

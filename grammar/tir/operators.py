@@ -13,9 +13,9 @@ from typing import Any
 from mlcc.grammar.context import UNKNOWN, Skip
 from mlcc.grammar.metadata import metadata_key
 from mlcc.grammar.syntax import tree
-from mlcc.grammar.tir import elements
-from mlcc.grammar.tir.evaluated import Scalar, describe, is_number, mark
-from mlcc.grammar.tir.evaluation import Evaluation
+from mlcc.grammar.tir import indexing
+from mlcc.grammar.tir.evaluation_results import Scalar, describe, is_number, set_span
+from mlcc.grammar.tir.evaluator_base import EvaluatorBase
 from mlcc.ir import calls, construct, tir
 
 Expr = tir.Expr
@@ -33,7 +33,7 @@ _BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Expr]]]
 _PYTHON_BITS = 128  # integers that the text computes with before they become constants
 
 
-class Operators(Evaluation):
+class OperatorEvaluator(EvaluatorBase):
     """Evaluates in one scope; `values.Evaluator` adds names with dots and calls."""
 
     def value(self, cst: tree.Expr) -> Any:
@@ -146,10 +146,10 @@ class Operators(Evaluation):
         left, right = self.value(cst.left), self.value(cst.right)
         if isinstance(left, bool) and isinstance(right, bool):
             return (left and right) if cst.op == "and" else (left or right)
-        a, b = self.truth(left, cst.left), self.truth(right, cst.right)
+        a, b = self.as_condition(left, cst.left), self.as_condition(right, cst.right)
         if a.dtype is not b.dtype:
             a, b = self.build(cst, construct.match_types, a, b)
-        return mark((tir.And if cst.op == "and" else tir.Or)(a.dtype, a, b), self.walk.span(cst))
+        return set_span((tir.And if cst.op == "and" else tir.Or)(a.dtype, a, b), self.walk.span(cst))
 
     def _unary(self, cst: tree.Unary) -> Any:
         op, value = cst.op, self.value(cst.operand)
@@ -161,17 +161,17 @@ class Operators(Evaluation):
             return -value if op == "-" else ~value if op == "~" else value
         operand = self.as_expr(value, cst.operand)
         if op == "not":
-            operand = self.truth(operand, cst.operand)
-            return mark(tir.Not(operand.dtype, operand), self.walk.span(cst))
+            operand = self.as_condition(operand, cst.operand)
+            return set_span(tir.Not(operand.dtype, operand), self.walk.span(cst))
         if op == "-":
             return self.build(cst, calls.negate, operand)
         return self.build(cst, calls.bitwise_not, operand) if op == "~" else operand
 
-    def _choose(self, cst: tree.Choice) -> Any:
+    def _choose(self, cst: tree.IfExp) -> Any:
         condition = self.value(cst.condition)
         if isinstance(condition, bool):
             return self.value(cst.then if condition else cst.other)
-        test = self.truth(condition, cst.condition)
+        test = self.as_condition(condition, cst.condition)
         return self.build(cst, calls.if_then_else, test, self.operand(cst.then), self.operand(cst.other))
 
     # ------------------------------------------------------------ elements
@@ -199,11 +199,11 @@ class Operators(Evaluation):
 
     def indices(self, buffer: tir.Buffer, cst: tree.Index) -> list[Expr]:
         """The indices of an access to an element; a slice in the last place means a vector."""
-        return elements.indices(self, buffer, cst)
+        return indexing.indices(self, buffer, cst)
 
     def region(self, cst: tree.Expr) -> tir.BufferRegion:
         """`A[i, 0:4]`, or a whole buffer `A`, as a region; dimensions left out are whole."""
-        return elements.region(self, cst)
+        return indexing.region(self, cst)
 
 
 def _is_float(value: Any) -> bool:
@@ -211,11 +211,11 @@ def _is_float(value: Any) -> bool:
 
 
 _VALUE: dict[type[tree.Expr], Callable[[Any, Any], Any]] = {
-    tree.Int: Operators._literal, tree.Float: Operators._literal, tree.Str: Operators._literal,
-    tree.Const: Operators._literal, tree.Name: Operators._name, tree.Tuple: Operators._tuple,
-    tree.List: Operators._list, tree.Dict: Operators._dict, tree.Binary: Operators._binary,
-    tree.Compare: Operators._compare, tree.Bool: Operators._bool, tree.Unary: Operators._unary,
-    tree.Choice: Operators._choose, tree.Lambda: Operators._lambda, tree.Star: Operators._star,
-    tree.Index: Operators._index, tree.Slice: Operators._slice,
+    tree.Int: OperatorEvaluator._literal, tree.Float: OperatorEvaluator._literal, tree.Str: OperatorEvaluator._literal,
+    tree.Const: OperatorEvaluator._literal, tree.Name: OperatorEvaluator._name, tree.Tuple: OperatorEvaluator._tuple,
+    tree.List: OperatorEvaluator._list, tree.Dict: OperatorEvaluator._dict, tree.Binary: OperatorEvaluator._binary,
+    tree.Compare: OperatorEvaluator._compare, tree.Bool: OperatorEvaluator._bool, tree.Unary: OperatorEvaluator._unary,
+    tree.IfExp: OperatorEvaluator._choose, tree.Lambda: OperatorEvaluator._lambda, tree.Star: OperatorEvaluator._star,
+    tree.Index: OperatorEvaluator._index, tree.Slice: OperatorEvaluator._slice,
     tree.Attribute: lambda self, cst: self.attribute(cst), tree.Call: lambda self, cst: self.call(cst),
 }  # fmt: skip

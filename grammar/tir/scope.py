@@ -11,8 +11,8 @@ from mlcc.grammar.context import UNKNOWN, Scope, Skip, Walk
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import attribute_values
 from mlcc.grammar.tir import types as tir_types
-from mlcc.grammar.tir.evaluated import Scalar, mark
-from mlcc.grammar.tir.values import Evaluator
+from mlcc.grammar.tir.evaluation_results import Scalar, set_span
+from mlcc.grammar.tir.evaluator import Evaluator
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import DType
 
@@ -35,7 +35,7 @@ class BlockFrame:
     places: dict[str, Span] = field(default_factory=dict)  # the places of statements that may appear only once
 
 
-class Statements:
+class BodyBuilder:
     """The statements of one body while it is read; an annotated scope encloses the statements that follow it."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class FunctionWalk:
         self.walk = walk
         self.scope = Scope(walk.prelude)
         self.ev = Evaluator(walk, self.scope)
-        self.out = Statements()
+        self.out = BodyBuilder()
         self.signature = tir_types.Signature(self.ev, {})
         self.ranges: dict[tir.Var, tir.Range] = {}  # of the loops that are open
         self.frames: list[BlockFrame | None] = [None]  # the enclosing block of each open body, or None
@@ -86,7 +86,7 @@ class FunctionWalk:
 
     def body(self, statements: tree.Body) -> Body:
         """Walk the statements of a body; one with an error is reported and left out."""
-        outer, self.out = self.out, Statements()
+        outer, self.out = self.out, BodyBuilder()
         for stmt in statements:
             try:
                 self.statement(stmt)
@@ -129,7 +129,7 @@ class FunctionWalk:
     def define(self, target: tree.Name, value: Any) -> None:
         """Bind a name, once in a body; nested loops and blocks may bind it again."""
         name, span = target.id, self.walk.span(target)
-        known = self.scope.find_here(name)
+        known = self.scope.find_innermost(name)
         if known is not None and known.value is not UNKNOWN and known.value is not value:
             self.walk.fail(
                 "E0205", f"`{name}` is already bound", target,
@@ -151,7 +151,7 @@ class FunctionWalk:
     def scalar(self, target: tree.Name, dtype: DType, value: Any, cst: tree.Node) -> None:
         """Create a variable that can be assigned to again: a buffer with one element."""
         span = self.walk.span(target)
-        buffer = mark(construct.make_buffer(target.id, (1,), dtype, "local"), span)
+        buffer = set_span(construct.make_buffer(target.id, (1,), dtype, "local"), span)
         self.define(target, Scalar(buffer))
         self.out.add(tir.AllocBuffer(buffer, scalar=True, span=self.walk.span(cst)))
         if value is not None:

@@ -24,7 +24,7 @@ from mlcc.grammar.tir import (
     types as tir_types,
 )
 from mlcc.grammar.tir.arguments import signature
-from mlcc.grammar.tir.evaluated import Scalar, mark
+from mlcc.grammar.tir.evaluation_results import Scalar, set_span
 from mlcc.grammar.tir.scope import FunctionWalk
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import HANDLE, INT32, DType
@@ -32,7 +32,7 @@ from mlcc.ir.node import Attrs
 from mlcc.ir.tir import IterKind
 
 
-def called(fw: FunctionWalk, call: tree.Call) -> str:
+def callee_name(fw: FunctionWalk, call: tree.Call) -> str:
     """The function that a call names, without `T.`; empty for anything else."""
     path = fw.walk.dotted(call.function, fw.scope)
     return path[2:] if path is not None and path.startswith("T.") else ""
@@ -41,9 +41,9 @@ def called(fw: FunctionWalk, call: tree.Call) -> str:
 # ---------------------------------------------------------------- calls on lines of their own
 
 
-def expression(fw: FunctionWalk, call: tree.Call) -> bool:
+def call_statement(fw: FunctionWalk, call: tree.Call) -> bool:
     """Walk a call that is a statement; False if it is only evaluated for its value."""
-    name = called(fw, call)
+    name = callee_name(fw, call)
     handler = _LINES.get(name) or tir_blocks.STATEMENTS.get(name)
     if handler is not None:
         handler(fw, call)
@@ -57,8 +57,8 @@ def expression(fw: FunctionWalk, call: tree.Call) -> bool:
 
 def _evaluate(fw: FunctionWalk, call: tree.Call) -> None:
     at = signature("T.evaluate", "value").bind(fw.walk, call)["value"]
-    if isinstance(at, tree.Call) and called(fw, at) in ("break_loop", "continue_loop"):
-        expression(fw, at)
+    if isinstance(at, tree.Call) and callee_name(fw, at) in ("break_loop", "continue_loop"):
+        call_statement(fw, at)
         return
     value = fw.ev.value(at)
     expr = tir.StringImm(value, span=fw.walk.span(at)) if isinstance(value, str) else fw.ev.as_expr(value, at)
@@ -147,7 +147,7 @@ def _buffer_store(fw: FunctionWalk, call: tree.Call) -> None:
     buffer = fw.ev.value(arguments["buffer"])
     if not isinstance(buffer, tir.Buffer):
         fw.walk.fail("E0302", "`buffer` must be a buffer", arguments["buffer"])
-    at = tree.Index(call.start, call.end, arguments["buffer"], tree.listed(arguments["indices"]))
+    at = tree.Index(call.start, call.end, arguments["buffer"], tree.items_of(arguments["indices"]))
     indices = fw.ev.indices(buffer, at)
     fw.store(buffer, fw.ev.operand(arguments["value"]), tuple(indices), call)
 
@@ -201,9 +201,9 @@ _LINES: dict[str, Callable[[FunctionWalk, tree.Call], None]] = {
 # ---------------------------------------------------------------- on the right of an assignment
 
 
-def binding(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> bool:
+def call_binding(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> bool:
     """`X = T.alloc_buffer(...)` and the like; False if the call only has a value."""
-    handler = _BINDINGS.get(called(fw, call))
+    handler = _BINDINGS.get(callee_name(fw, call))
     if handler is not None:
         handler(fw, target, call)
         return True
@@ -232,7 +232,7 @@ def _alloc_statement(fw: FunctionWalk, target: tree.Name, call: tree.Call, scope
     buffer = tir_buffers.buffer_of(
         fw.ev, arguments, target.id, target, data=data, scope=None if "scope" in arguments else scope
     )
-    notes = attribute_values.notes_of(fw.ev, arguments)
+    notes = attribute_values.annotations_of(fw.ev, arguments)
     fw.define(target, buffer)
     fw.out.add(tir.AllocBuffer(buffer, Attrs(notes), span=fw.walk.span(call)))
 
@@ -250,7 +250,7 @@ def _allocate(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
             fw.walk.fail("E0302", "an allocation under a condition is not supported", arguments["condition"])
     arguments["shape"] = arguments.pop("extents")
     buffer = tir_buffers.buffer_of(fw.ev, arguments, target.id, target)
-    notes = attribute_values.notes_of(fw.ev, arguments)
+    notes = attribute_values.annotations_of(fw.ev, arguments)
     fw.define(target, buffer.data)
     fw.out.add(tir.AllocBuffer(buffer, Attrs(notes), span=fw.walk.span(call)))
 
@@ -366,7 +366,7 @@ def _scalar(scope: str) -> Callable[[FunctionWalk, tree.Name, tree.Call], None]:
         arguments = signature("T.alloc_scalar", "dtype= scope=").bind(fw.walk, call)
         dtype = fw.ev.dtype(arguments["dtype"]) if "dtype" in arguments else DType.of("float32")
         where = fw.ev.string(arguments["scope"], "a storage scope") if "scope" in arguments else scope
-        buffer = mark(construct.make_buffer(target.id, (1,), dtype, where), fw.walk.span(target))
+        buffer = set_span(construct.make_buffer(target.id, (1,), dtype, where), fw.walk.span(target))
         fw.define(target, Scalar(buffer))
         fw.out.add(tir.AllocBuffer(buffer, scalar=True, span=fw.walk.span(call)))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.grammar.context import UNKNOWN, Skip
-from mlcc.grammar.quoted import names_in
+from mlcc.grammar.quoted_expressions import names_in
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import buffers as tir_buffers
 from mlcc.grammar.tir import calls as tir_calls
-from mlcc.grammar.tir.operators import Operators
+from mlcc.grammar.tir.operators import OperatorEvaluator
 from mlcc.ir import tir
 from mlcc.ir.dtypes import HANDLE, DType
 
@@ -17,7 +17,7 @@ from mlcc.ir.dtypes import HANDLE, DType
 class Signature:
     """The parameters of one PrimFunc, in order, with the buffers that handles are matched to."""
 
-    def __init__(self, ev: Operators, declared: dict[str, DType]) -> None:
+    def __init__(self, ev: OperatorEvaluator, declared: dict[str, DType]) -> None:
         """`declared` has the dtypes that the body gives to names, as in `n = T.int64()`."""
         self.ev = ev
         self.params: list[tir.Var] = []
@@ -77,7 +77,7 @@ class Signature:
         )
         if shape is None:
             return
-        for item in tree.listed(shape):
+        for item in tree.items_of(shape):
             if not isinstance(item, tree.Str):
                 continue
             for name in names_in(item.value):
@@ -88,7 +88,7 @@ class Signature:
                     self.ev.scope.define(name, self.matched[name], span)
 
 
-def buffer_call(ev: Operators, annotation: tree.Expr) -> tree.Call | None:
+def buffer_call(ev: OperatorEvaluator, annotation: tree.Expr) -> tree.Call | None:
     """`T.Buffer(...)`, or the older `T.Buffer[...]` in the shape of a call; None for anything else."""
     if not isinstance(annotation, (tree.Call, tree.Index)):
         return None
@@ -104,10 +104,10 @@ def buffer_call(ev: Operators, annotation: tree.Expr) -> tree.Call | None:
 
 def _head(annotation: tree.Expr) -> tree.Expr:
     """`T.f` of `T.f`, `T.f(...)` and `T.f[...]`."""
-    return annotation.base if isinstance(annotation, tree.Index) else tree.head(annotation)
+    return annotation.base if isinstance(annotation, tree.Index) else tree.callee_of(annotation)
 
 
-def scalar_annotation(ev: Operators, annotation: tree.Expr) -> DType | None:
+def scalar_annotation(ev: OperatorEvaluator, annotation: tree.Expr) -> DType | None:
     """The dtype of `T.int32` (called or not, or its name in quotes); None if it is not a scalar."""
     if isinstance(annotation, tree.Call) and not annotation.args and not annotation.keywords:
         annotation = annotation.function
@@ -118,7 +118,7 @@ def scalar_annotation(ev: Operators, annotation: tree.Expr) -> DType | None:
     return None if dtype is None or dtype.is_handle or dtype.is_void else dtype
 
 
-def _pointer_annotation(ev: Operators, annotation: tree.Expr) -> tir.PointerType | None:
+def _pointer_annotation(ev: OperatorEvaluator, annotation: tree.Expr) -> tir.PointerType | None:
     """The type of a handle parameter; fails for any other annotation."""
     value: Any = None
     path = ev.walk.dotted(_head(annotation), ev.scope)
@@ -134,7 +134,7 @@ def _pointer_annotation(ev: Operators, annotation: tree.Expr) -> tir.PointerType
     return ev.walk.fail("E0306", "this is not the type of a parameter", annotation, help=help)
 
 
-def result_annotation(ev: Operators, annotation: tree.Expr | None) -> DType | None:
+def result_annotation(ev: OperatorEvaluator, annotation: tree.Expr | None) -> DType | None:
     """The dtype that a function returns; None for `None` and where nothing is written."""
     annotation = tree.unless_none(annotation)
     if annotation is None:
@@ -150,7 +150,9 @@ def result_annotation(ev: Operators, annotation: tree.Expr | None) -> DType | No
     return dtype
 
 
-def bound_type(ev: Operators, annotation: tree.Expr) -> tuple[DType | None, tir.PointerType | None, bool] | None:
+def bound_type(
+    ev: OperatorEvaluator, annotation: tree.Expr
+) -> tuple[DType | None, tir.PointerType | None, bool] | None:
     """The type in `x: T.int32 = ...`, and whether it is one of `T.let`: (dtype or None for the value's, pointer, let).
 
     None for an annotation of another kind.

@@ -34,7 +34,7 @@ from mlcc.grammar.tir import (
 from mlcc.grammar.tir import (
     with_statements as tir_with,
 )
-from mlcc.grammar.tir.evaluated import Scalar, describe, is_number, mark
+from mlcc.grammar.tir.evaluation_results import Scalar, describe, is_number, set_span
 from mlcc.grammar.tir.scope import FunctionWalk
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import BOOL, VOID, DType
@@ -109,7 +109,7 @@ class _Walker(FunctionWalk):
             self.walk.fail("E0206", "the function is unfinished: `...` stands for a missing body", cst, help=help)
         if isinstance(value, tree.Str):
             return  # a docstring
-        if isinstance(value, tree.Call) and tir_statements.expression(self, value):
+        if isinstance(value, tree.Call) and tir_statements.call_statement(self, value):
             return
         evaluated = self.ev.value(value)
         if isinstance(evaluated, (tir.Var, tir.Buffer)) or evaluated is None:
@@ -179,7 +179,7 @@ class _Walker(FunctionWalk):
             self._declare(target, declared, value)
             return
         if isinstance(value, tree.Call) and (
-            tir_statements.binding(self, target, value) or tir_blocks.axes(self, target, value)
+            tir_statements.call_binding(self, target, value) or tir_blocks.axes(self, target, value)
         ):
             return
         known = self.scope.find(name)
@@ -214,7 +214,7 @@ class _Walker(FunctionWalk):
         buffer = tir_statements.vector_annotation(self, annotation)
         if buffer is not None and value is None:
             element, shape = buffer
-            scratch = mark(construct.make_buffer(target.id, shape, element, "local"), self.walk.span(target))
+            scratch = set_span(construct.make_buffer(target.id, shape, element, "local"), self.walk.span(target))
             self.define(target, scratch)
             self.out.add(tir.AllocBuffer(scratch, span=self.walk.span(cst)))
             return

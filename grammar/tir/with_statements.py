@@ -6,7 +6,7 @@ from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import blocks as tir_blocks
 from mlcc.grammar.tir import loops as tir_loops
 from mlcc.grammar.tir.scope import FunctionWalk
-from mlcc.grammar.tir.statements import assert_line, attr_makers, bind_line, bind_var, binding, called, launch
+from mlcc.grammar.tir.statements import assert_line, attr_makers, bind_line, bind_var, call_binding, callee_name, launch
 from mlcc.ir import tir
 
 
@@ -18,7 +18,7 @@ def walk_with(fw: FunctionWalk, cst: tree.With) -> None:
         body = (tree.With(cst.start, cst.end, items[1:], body),)
     if not isinstance(context, tree.Call):
         fw.walk.fail("E0305", "this cannot be used in a `with` statement", context, help=_SCOPES_HELP)
-    name = called(fw, context)
+    name = callee_name(fw, context)
     if name in ("block", "sblock"):
         _no_target(fw, target, context)
         tir_blocks.walk_block(fw, context, body, cst)
@@ -95,7 +95,7 @@ def _with_flat(
                     "E0305", f"the result of `T.{name}` needs a name", context, help=f"`with T.{name}(...) as x:`"
                 )
         else:
-            binding(fw, target, context)
+            call_binding(fw, target, context)
         for stmt in fw.inner(body, " in a `with`", cst):
             fw.out.add(stmt)
 

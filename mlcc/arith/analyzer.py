@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mlcc.arith.bounds import INF, Bound, Bounds
-from mlcc.arith.canonical import Canonical, Known
-from mlcc.arith.keys import Keys
+from mlcc.arith.canonical import CanonicalSimplifier, SimplifierCache
 from mlcc.arith.linear import is_index
 from mlcc.arith.modular import ANY, Residue, Residues, meet
+from mlcc.arith.structural_keys import StructuralKeys
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm
@@ -25,22 +25,22 @@ class Analyzer:
 
     def __init__(self, differences: bool = True) -> None:
         self._differences = differences
-        self.keys = Keys()
+        self.keys = StructuralKeys()
         self.values: dict[tir.Var, Expr] = {}
         self._residues = Residues()
         self._bounds = Bounds(self.keys, self._residues.of)
-        self.known = Known()
+        self.known = SimplifierCache()
         self._bindings = 0  # how often a variable was bound that expressions had been simplified with
 
     @property
-    def _canonical(self) -> Canonical:
+    def _canonical(self) -> CanonicalSimplifier:
         """A new simplifier for each query: storing one would create a reference cycle."""
-        return Canonical(self)
+        return CanonicalSimplifier(self)
 
     def _clear_cache(self) -> None:
         """Drop cached results after a change of the assumptions."""
         if self.known.linear or self.known.exprs or self.known.differences:
-            self.known = Known()
+            self.known = SimplifierCache()
 
     # ------------------------------------------------------------ assumptions
 
@@ -86,7 +86,7 @@ class Analyzer:
         finally:
             for step in reversed(undo):
                 step()
-            self.known = before if bindings == self._bindings else Known()
+            self.known = before if bindings == self._bindings else SimplifierCache()
 
     def _assume(self, condition: Expr, undo: list[Callable[[], None]]) -> None:
         match condition:
@@ -232,7 +232,7 @@ class Analyzer:
             moved = self.simplify(type(condition)(condition.dtype, *sides))
             if isinstance(moved, IntImm):
                 return moved.value != 0
-        gap = self._canonical.steps_between(condition.lhs, condition.rhs)
+        gap = self._canonical.difference_as_remainders(condition.lhs, condition.rhs)
         if gap is None:
             return False
         bound = self.bound(gap)

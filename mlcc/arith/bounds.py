@@ -10,7 +10,7 @@ from collections.abc import Callable
 from math import gcd
 from typing import NamedTuple
 
-from mlcc.arith.keys import Keys
+from mlcc.arith.structural_keys import StructuralKeys
 from mlcc.ir import tir
 from mlcc.ir.construct import truncdiv
 from mlcc.ir.dtypes import DType
@@ -38,7 +38,7 @@ class Bound(NamedTuple):
 
 
 EVERYTHING = Bound(-INF, INF)
-TRUTH = Bound(0, 1)
+BOOL_BOUND = Bound(0, 1)
 
 
 def _clamp(value: int) -> int:
@@ -52,7 +52,7 @@ def _clamped(low: int, high: int) -> Bound:
 def dtype_bound(dtype: DType) -> Bound:
     """Return the range of values of a dtype; int64 counts as unbounded."""
     if dtype.is_bool:
-        return TRUTH
+        return BOOL_BOUND
     if not dtype.is_int or (dtype.bits == 64 and dtype.kind == "int"):
         return EVERYTHING
     if dtype.is_uint:
@@ -63,7 +63,7 @@ def dtype_bound(dtype: DType) -> Bound:
 class Bounds:
     """Constant bounds of expressions under assumptions on variables and, by `assume`, on whole expressions."""
 
-    def __init__(self, keys: Keys, modular: Callable[[Expr], tuple[int, int]]) -> None:
+    def __init__(self, keys: StructuralKeys, modular: Callable[[Expr], tuple[int, int]]) -> None:
         self._keys = keys
         self._modular = modular
         self._vars: dict[tir.Var, Bound] = {}
@@ -123,7 +123,7 @@ class Bounds:
             case tir.Var():
                 return self._vars.get(expr) or dtype_bound(expr.dtype)
             case tir.CompareOp() | tir.And() | tir.Or() | tir.Not():
-                return TRUTH
+                return BOOL_BOUND
             case tir.BinaryOp() if not expr.dtype.is_float:
                 return self._binary(expr)
             case tir.Select(true_value=a, false_value=b):

@@ -7,8 +7,8 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from mlcc.arith.linear import UNBOUNDED, Linear, Sum, Term, is_index, to_expr, to_sum, to_term, with_mode
-from mlcc.arith.quotients import apart, quotient_difference
-from mlcc.arith.rewrite import MAKE, Rewrite
+from mlcc.arith.quotients import quotient_difference, split_constant
+from mlcc.arith.rewrite import MAKE, RewriteSimplifier
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     pass
 
 
-class Known:
+class SimplifierCache:
     """Cached results under one set of assumptions, by structural key."""
 
     __slots__ = ("differences", "exprs", "linear")
@@ -28,7 +28,7 @@ class Known:
         self.differences: dict[tuple[int, int], Expr] = {}
 
 
-class Canonical(Rewrite):
+class CanonicalSimplifier(RewriteSimplifier):
     """Visits an expression bottom-up, keeping +, -, *, // and % in linear form between the nodes."""
 
     def visit(self, expr: Expr) -> Expr:
@@ -49,9 +49,9 @@ class Canonical(Rewrite):
         """Return a linear form as an expression. If it is one difference of quotients, that becomes a remainder."""
         whole = to_expr(form)
         if isinstance(form, Sum) and _has_quotient(form):
-            rest, base = apart(whole)
+            rest, base = split_constant(whole)
             if isinstance(rest, tir.Sub):
-                (x, m), (y, n) = apart(rest.lhs), apart(rest.rhs)
+                (x, m), (y, n) = split_constant(rest.lhs), split_constant(rest.rhs)
                 remainder = quotient_difference(x, y, self.analyzer.same)
                 if remainder is not None:
                     return to_expr(self.linear(c.add(remainder, c.wrap(base + m - n, whole.dtype))))
@@ -88,7 +88,7 @@ class Canonical(Rewrite):
             difference = self.analyzer.known.differences[pair] = self._from_linear(total)
         return difference
 
-    def steps_between(self, a: Expr, b: Expr) -> Expr | None:
+    def difference_as_remainders(self, a: Expr, b: Expr) -> Expr | None:
         """Return a - b with each pair of opposite quotients rewritten as a remainder; None if there is no such pair."""
         difference = to_sum(self.linear(a), self.analyzer.keys)
         difference.add(to_sum(self.linear(b), self.analyzer.keys), -1)
@@ -383,9 +383,10 @@ class Canonical(Rewrite):
         return inner.with_scale(inner.scale * term.scale)
 
 
-_ARITHMETIC: dict[type, Callable[[Canonical, tir.BinaryOp], Linear]] = {
-    tir.Add: Canonical._add, tir.Sub: Canonical._sub, tir.Mul: Canonical._mul, tir.FloorDiv: Canonical._floordiv,
-    tir.FloorMod: Canonical._floormod, tir.Div: Canonical._div, tir.Mod: Canonical._mod,
+_ARITHMETIC: dict[type, Callable[[CanonicalSimplifier, tir.BinaryOp], Linear]] = {
+    tir.Add: CanonicalSimplifier._add, tir.Sub: CanonicalSimplifier._sub, tir.Mul: CanonicalSimplifier._mul,
+    tir.FloorDiv: CanonicalSimplifier._floordiv,
+    tir.FloorMod: CanonicalSimplifier._floormod, tir.Div: CanonicalSimplifier._div, tir.Mod: CanonicalSimplifier._mod,
 }  # fmt: skip
 
 
@@ -430,7 +431,7 @@ def _has_uniform_scale(total: Sum, scale: int) -> bool:
 
 def _constant_addend(expr: Expr) -> int:
     """Return the constant addend of an expression."""
-    return apart(expr)[1]
+    return split_constant(expr)[1]
 
 
 def _has_quotient(value: Linear) -> bool:

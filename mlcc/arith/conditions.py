@@ -48,7 +48,7 @@ def solve(condition: Expr, domains: Mapping[tir.Var, Bound]) -> dict[tir.Var, Bo
     return {v: b for v, b in bounds.items() if b.finite}
 
 
-def operands(condition: Expr) -> list[Expr]:
+def conjunct_operands(condition: Expr) -> list[Expr]:
     """Return the operands of nested `and`s from left to right, as spelled, without `True`."""
     parts: list[Expr] = []
     stack = [condition]

@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.conditions import operands
+from mlcc.arith.conditions import conjunct_operands
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import EMPTY, map_children, replace, walk
@@ -18,7 +18,7 @@ Body = tuple[tir.Stmt, ...]
 Names = frozenset[tir.Var | tir.Buffer]
 
 
-def with_empty_inits(func: tir.PrimFunc) -> tir.PrimFunc:
+def insert_empty_reduction_inits(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return `func` with an init that runs, once for each element, for reductions whose axes turn out to be empty.
 
     Before the outermost loop of such a block stands a condition on the extents of its reduce axes, and under it the
@@ -174,7 +174,7 @@ def _in_spatial_loops(init: tir.Block, spatial: Sequence[tir.IterVar], nested: _
             wanted |= used_vars((loop.min, loop.extent))
     kept = [loop for loop in nested.loops if loop.var in wanted]
     dropped = {loop.var for loop in nested.loops} - wanted
-    limits = [part for part in operands(nested.realize.predicate) if not used_vars(part) & dropped]
+    limits = [part for part in conjunct_operands(nested.realize.predicate) if not used_vars(part) & dropped]
     start: tir.Expr = tir.TRUE
     predicate = reduce(c.logical_and, limits, start)
     body: Body = (tir.BlockRealize(values, predicate, init),)
@@ -187,7 +187,7 @@ def _in_spatial_loops(init: tir.Block, spatial: Sequence[tir.IterVar], nested: _
 
 def _only_bounds_axes(realize: tir.BlockRealize) -> bool:
     """Return True if the predicate only keeps the axes in their domains, as splits of loops leave it."""
-    return all(_keeps_domain(part, realize) for part in operands(realize.predicate))
+    return all(_keeps_domain(part, realize) for part in conjunct_operands(realize.predicate))
 
 
 def _keeps_domain(part: tir.Expr, realize: tir.BlockRealize) -> bool:

@@ -74,7 +74,7 @@ def meet(a: Interval, b: Interval, analyzer: Analyzer) -> Interval:
     return Interval(low, high)
 
 
-def cover(interval: Interval, whole: tir.Range, analyzer: Analyzer) -> tir.Range:
+def to_range(interval: Interval, whole: tir.Range, analyzer: Analyzer) -> tir.Range:
     """Return the interval as a range; `whole` if an end is missing."""
     if interval.low is None or interval.high is None:
         return whole

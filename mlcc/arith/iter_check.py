@@ -31,21 +31,23 @@ def _collect(value: IterSum, digits: dict[IterMark, list[IterSplit]]) -> None:
             _collect(mark.source, digits)
 
 
-def problem(indices: list[IterSum], rewriter: IterMapRewriter, level: Level) -> tuple[str, Expr | None] | None:
+def map_violation(indices: list[IterSum], rewriter: IterMapRewriter, level: Level) -> tuple[str, Expr | None] | None:
     """Return the reason why the map does not satisfy `level`, with the iterator concerned; None if it does."""
     digits = digits_of(indices)
     for mark, splits in digits.items():
         reason = _digits_problem(mark, splits, rewriter, level)
         if reason is not None:
-            return reason, rewriter.spell.expr(mark.source)
+            return reason, rewriter.converter.expr(mark.source)
     if level != "none" and not rewriter.lenient:
-        flat = rewriter.fuser.unmet(digits)
+        flat = rewriter.fuser.partially_used(digits)
         if flat is not None:
-            return "`{}` is bounded, but its parts are used separately", rewriter.spell.expr(flat)
+            return "`{}` is bounded, but its parts are used separately", rewriter.converter.expr(flat)
     if level == "bijective":
         for mark in rewriter.marks:
             if mark not in digits and not is_one(mark.extent):
-                return "`{}` is not used, so several iterations have the same values", rewriter.spell.expr(mark.source)
+                return "`{}` is not used, so several iterations have the same values", rewriter.converter.expr(
+                    mark.source
+                )
     return None
 
 

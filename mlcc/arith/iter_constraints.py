@@ -72,14 +72,14 @@ def _take_comparison(predicate: Expr) -> tuple[tir.CompareOp, Expr | None] | Non
 def _bound_of(comparison: tir.CompareOp, iters: Mapping[tir.Var, tir.Range]) -> Constraint | None:
     """Return the bound that a comparison puts on its side with iterators; None if no side has any."""
     a, b = comparison.lhs, comparison.rhs
-    if not uses(a, iters):
-        if not uses(b, iters):
+    if not uses_any(a, iters):
+        if not uses_any(b, iters):
             return None
         a, b = b, a
         flipped = True
     else:
         flipped = False
-        if uses(b, iters):
+        if uses_any(b, iters):
             a, b = _split_sides(c.sub(a, b), iters)
     greater = isinstance(comparison, (tir.GT, tir.GE)) != flipped
     equal = isinstance(comparison, (tir.LE, tir.GE))
@@ -98,7 +98,7 @@ def _split_sides(difference: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple[
             case tir.Add(lhs=a, rhs=b) | tir.Sub(lhs=a, rhs=b):
                 collect(a, positive)
                 collect(b, positive == isinstance(part, tir.Add))
-            case _ if uses(part, iters):
+            case _ if uses_any(part, iters):
                 left = c.add(left, part) if positive else c.sub(left, part)
             case _:
                 right = c.sub(right, part) if positive else c.add(right, part)
@@ -108,7 +108,7 @@ def _split_sides(difference: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple[
     return analyzer.simplify(left), analyzer.simplify(right)
 
 
-def uses(expr: Expr, iters: Mapping[tir.Var, object]) -> bool:
+def uses_any(expr: Expr, iters: Mapping[tir.Var, object]) -> bool:
     """Return True if one of the variables occurs in the expression."""
     if isinstance(expr, tir.IntImm):
         return False

@@ -11,7 +11,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
-from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, whole
+from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, whole_split
 from mlcc.arith.proofs import Proofs, factors, is_one, is_zero, product
 from mlcc.ir import construct as c
 from mlcc.ir.tir import Expr, IntImm
@@ -27,7 +27,7 @@ class Fused:
     offset: Expr
 
 
-def replaced(split: IterSplit, *, extent: Expr | None = None, scale: Expr | None = None) -> IterSplit:
+def with_changes(split: IterSplit, *, extent: Expr | None = None, scale: Expr | None = None) -> IterSplit:
     """Return a copy with another extent or scale."""
     return IterSplit(
         split.source, split.lower_factor, split.extent if extent is None else extent,
@@ -92,7 +92,7 @@ class Fuser:
             a <= b or not a & b for i, a in enumerate(digits) for b in digits[i + 1 :]
         )  # shorter ones come first
 
-    def unmet(self, used: Container[IterMark]) -> IterSum | None:
+    def partially_used(self, used: Container[IterMark]) -> IterSum | None:
         """Return a bounded sum that the map uses only in parts, which are then dependent; None if there is none.
 
         A bound that cuts less than one step of the outermost digit comes from a split: every part still takes all its
@@ -196,7 +196,7 @@ class Fuser:
             if at == -1 or not self.proofs.equal(args[at].lower_factor, product(low.lower_factor, low.extent)):
                 return low
             used[at] = True
-            low = replaced(low, extent=product(args[at].extent, low.extent))
+            low = with_changes(low, extent=product(args[at].extent, low.extent))
 
     def fuse(self, value: IterSum, early: bool = True) -> IterSum | None:
         """Return the sum as one digit plus a base; None if scales do not fit. `early`: stop at an existing digit."""
@@ -232,7 +232,7 @@ class Fuser:
             constraint = self._constraint(args[at])
             if constraint is None:
                 used[at] = True
-                digit = replaced(args[at], scale=self._quotient(args[at].scale, base_scale))
+                digit = with_changes(args[at], scale=self._quotient(args[at].scale, base_scale))
                 flat.append(digit)
                 grouped.append(digit)
                 expected = product(digit.extent, scale)
@@ -242,7 +242,7 @@ class Fuser:
                 return None
             flat += digits
             known = self._fused[self._key(constraint)]
-            grouped.append(whole(known.mark, c.floordiv(scale, base_scale)))
+            grouped.append(whole_split(known.mark, c.floordiv(scale, base_scale)))
             offset = c.add(offset, c.mul(known.offset, scale))
             expected = product(known.mark.extent, scale)
         extent = c.add(c.div(expected, base_scale), tail)
@@ -293,7 +293,7 @@ class Fuser:
             self._flat[self._key(structured)] = flattened
         elif not self.proofs.equal(offset, c.mul(known.offset, scale)):
             return None
-        return IterSum((whole(known.mark, scale),), c.add(value.base, offset))
+        return IterSum((whole_split(known.mark, scale),), c.add(value.base, offset))
 
 
 def _first_unit(args: tuple[IterSplit, ...]) -> int:
@@ -303,5 +303,5 @@ def _first_unit(args: tuple[IterSplit, ...]) -> int:
 
 def with_scale(value: IterSum, factor: Expr) -> IterSum:
     """Return the sum times a factor."""
-    args = tuple(replaced(s, scale=c.mul(s.scale, factor)) for s in value.args)
+    args = tuple(with_changes(s, scale=c.mul(s.scale, factor)) for s in value.args)
     return IterSum(args, c.mul(value.base, factor))

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.iter_check import problem
-from mlcc.arith.iter_constraints import constraints_of, uses
+from mlcc.arith.iter_check import map_violation
+from mlcc.arith.iter_constraints import constraints_of, uses_any
 from mlcc.arith.iter_fuse import Level
-from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Speller, normalize_to_expr
+from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, IterToExpr, normalize_to_expr
 from mlcc.arith.iter_rewrite import IterMapRewriter, NotAffine
 from mlcc.arith.proofs import Proofs, factors, is_zero
 from mlcc.ir import construct as c
@@ -95,7 +95,7 @@ def _detect(
         rewriter.collecting = False
     if level == "bijective" or rewriter.needs_padding:
         indices = [rewriter.rewrite(value) for value in bindings]
-    wrong = problem(indices, rewriter, level)
+    wrong = map_violation(indices, rewriter, level)
     if wrong is not None:
         raise NotAffine(*wrong)
     return IterMap(tuple(indices), rewriter.padding)
@@ -103,7 +103,7 @@ def _detect(
 
 def _check_ranges(iters: Iters) -> None:
     for span in iters.values():
-        if uses(span.min, iters) or uses(span.extent, iters):
+        if uses_any(span.min, iters) or uses_any(span.extent, iters):
             raise NotAffine(
                 "the range {} to {} of a loop depends on another loop", span.min, c.add(span.min, span.extent)
             )
@@ -123,7 +123,7 @@ def iter_map_simplify(
             return tuple(bindings)
     if not iter_map:
         return tuple(bindings)
-    speller = Speller(proofs)
+    speller = IterToExpr(proofs)
     return tuple(speller.expr(value) for value in iter_map.indices)
 
 

@@ -44,13 +44,13 @@ class IterSum(Node):
 Value = Expr | IterSum  # of a subexpression: without iterators, or with
 
 
-def whole(mark: IterMark, scale: Expr | None = None) -> IterSplit:
+def whole_split(mark: IterMark, scale: Expr | None = None) -> IterSplit:
     """Return a whole iterator as one digit."""
     one = IntImm(mark.extent.dtype, 1)
     return IterSplit(mark, one, mark.extent, one if scale is None else scale)
 
 
-class Speller:
+class IterToExpr:
     """Converts sums and digits to expressions."""
 
     def __init__(self, proofs: Proofs) -> None:
@@ -107,4 +107,4 @@ class Speller:
 
 def normalize_to_expr(value: Value | IterSplit) -> Expr:
     """Return a sum or a digit as an expression over its variables."""
-    return Speller(Proofs(Analyzer())).expr(value)
+    return IterToExpr(Proofs(Analyzer())).expr(value)

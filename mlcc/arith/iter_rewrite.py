@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import lcm
 
-from mlcc.arith.iter_fuse import Fuser, Level, replaced, with_scale
-from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Speller, Value, whole
+from mlcc.arith.iter_fuse import Fuser, Level, with_changes, with_scale
+from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, IterToExpr, Value, whole_split
 from mlcc.arith.linear import is_index
 from mlcc.arith.proofs import Proofs, is_one, is_zero
 from mlcc.ir import construct as c
@@ -54,7 +54,7 @@ class IterMapRewriter:
         self.proofs = proofs
         self.analyzer = proofs.analyzer
         self.fuser = Fuser(proofs, level)
-        self.spell = Speller(proofs)
+        self.converter = IterToExpr(proofs)
         self.marks: list[IterMark] = []
         self.lenient = lenient
         self.padding: Expr = c.const(False)
@@ -68,7 +68,7 @@ class IterMapRewriter:
                 self._vars[var] = IterSum((), span.min)
                 continue
             mark = IterMark(var if is_zero(span.min) else c.sub(var, span.min), span.extent)
-            self._vars[var] = IterSum((whole(mark),), span.min)
+            self._vars[var] = IterSum((whole_split(mark),), span.min)
             self.marks.append(mark)
 
     def rewrite(self, expr: Expr) -> IterSum:
@@ -135,9 +135,9 @@ class IterMapRewriter:
                 and key(old.extent) == key(digit.extent)
             ):
                 scale = c.add(old.scale, digit.scale) if sign > 0 else c.sub(old.scale, digit.scale)
-                args[i] = replaced(digit, scale=scale)
+                args[i] = with_changes(digit, scale=scale)
                 return
-        args.append(digit if sign > 0 else replaced(digit, scale=c.sub(c.const(0, digit.scale.dtype), digit.scale)))
+        args.append(digit if sign > 0 else with_changes(digit, scale=c.sub(c.const(0, digit.scale.dtype), digit.scale)))
 
     def _mul(self, expr: Expr, a: Value, b: Value) -> Value:
         if isinstance(a, IterSum) and isinstance(b, IterSum):
@@ -178,11 +178,11 @@ class IterMapRewriter:
         scale, divisible = digit.scale, self.proofs.divisible
         if not is_one(scale):
             if divisible(scale, by) and divisible(base, by):
-                return IterSum((replaced(digit, scale=c.floordiv(scale, by)),), c.floordiv(base, by))
+                return IterSum((with_changes(digit, scale=c.floordiv(scale, by)),), c.floordiv(base, by))
             if not divisible(by, scale) or not divisible(base, scale):
                 raise NotAffine("in `{}` a loop is scaled by {}, which does not match the divisor {}", expr, scale, by)
             by, base = c.floordiv(by, scale), c.floordiv(base, scale)
-            digit = replaced(digit, scale=c.const(1, by.dtype))
+            digit = with_changes(digit, scale=c.const(1, by.dtype))
         _check_divisor(expr, by)
         digit, left = self._padded(digit, base, by, True)
         mark, simplify = digit.source, self.analyzer.simplify
@@ -247,26 +247,28 @@ class IterMapRewriter:
             pad.left = c.maximum(pad.left, c.mul(left, digit.lower_factor))
             extent = simplify(c.add(c.add(left, digit.extent), right))
             self.proofs.assume_multiple(extent, by)
-            return replaced(digit, extent=extent), left
+            return with_changes(digit, extent=extent), left
         if pad is None or (is_zero(pad.left) and divisible(mark.extent, pad.factor)):
             shift: Expr = c.const(0, mark.extent.dtype)
             aligned = digit
         else:
             if not divisible(pad.factor, digit.lower_factor) or not divisible(pad.factor, by):
-                raise NotAffine("the divisors of `{}` have no known common multiple", self.spell.expr(mark.source))
+                raise NotAffine("the divisors of `{}` have no known common multiple", self.converter.expr(mark.source))
             if not divisible(pad.left, digit.lower_factor):
-                raise NotAffine("`{}` needs a padding of {}, which does not divide", self.spell.expr(digit), pad.left)
+                raise NotAffine(
+                    "`{}` needs a padding of {}, which does not divide", self.converter.expr(digit), pad.left
+                )
             shift = c.floordiv(pad.left, digit.lower_factor)
             if pad.padded is None:
                 pad.padded = self._pad(mark, pad)
             extent = c.floordiv(pad.padded.extent, digit.lower_factor)
             if quotient and self._wraps(digit):
                 if not is_zero(pad.left):
-                    raise NotAffine("`{}` would be padded inside a remainder", self.spell.expr(digit))
+                    raise NotAffine("`{}` would be padded inside a remainder", self.converter.expr(digit))
                 extent = digit.extent
             aligned = IterSplit(pad.padded, digit.lower_factor, extent, digit.scale)
         if not divisible(simplify(c.sub(base, shift)), by):
-            raise NotAffine("`{} + {}` does not start at a multiple of {}", self.spell.expr(digit), base, by)
+            raise NotAffine("`{} + {}` does not start at a multiple of {}", self.converter.expr(digit), base, by)
         return aligned, shift
 
     def _pad(self, mark: IterMark, pad: Padding) -> IterMark:
@@ -277,10 +279,10 @@ class IterMapRewriter:
             right: Expr = c.const(0)
         else:
             right = c.floormod(c.negate(edge), factor)
-        padded = IterMark(IterSum((whole(mark),), left), self.analyzer.simplify(c.add(edge, right)))
+        padded = IterMark(IterSum((whole_split(mark),), left), self.analyzer.simplify(c.add(edge, right)))
         self.proofs.assume_multiple(padded.extent, factor)
         self.unpadded[self._mark_key(padded)] = mark
-        source = self.spell.expr(padded.source)
+        source = self.converter.expr(padded.source)
         block, within = c.floordiv(source, factor), c.floormod(source, factor)
         before = c.logical_and(
             c.not_equal(left, 0), c.logical_and(c.equal(block, 0), c.less(within, left))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mlcc.arith.keys import Keys
+from mlcc.arith.structural_keys import StructuralKeys
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
@@ -71,7 +71,7 @@ class Sum:
     """Terms plus `base`. Terms of one index are adjacent, in descending order of `lower`."""
 
     dtype: DType
-    keys: Keys
+    keys: StructuralKeys
     terms: list[Term] = field(default_factory=list)
     base: int = 0
 
@@ -193,7 +193,7 @@ def to_term(value: Linear) -> Term:
     return Term(value)
 
 
-def to_sum(value: Linear, keys: Keys) -> Sum:
+def to_sum(value: Linear, keys: StructuralKeys) -> Sum:
     """Return the value as a sum that the caller may mutate."""
     if isinstance(value, Sum):
         return value.copy()

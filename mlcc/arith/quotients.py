@@ -19,7 +19,7 @@ def quotient_difference(a: Expr, b: Expr, same: Same) -> Expr | None:
     """Return a - b, of simplified integers without constant terms, as a remainder or a quotient of one, else None."""
     match a, b:
         case tir.Mul(lhs=x, rhs=IntImm(value=k)), tir.Mul(lhs=y, rhs=IntImm(value=m)) if k == m:
-            difference = _quotient_steps(*apart(x), *apart(y), same)
+            difference = _quotient_steps(*split_constant(x), *split_constant(y), same)
             return None if difference is None else c.mul(difference, k)
     difference = _quotient_steps(a, 0, b, 0, same)
     if difference is None:
@@ -34,7 +34,7 @@ def _quotient_steps(a: Expr, plus: int, b: Expr, minus: int, same: Same) -> Expr
     """(x + m) // k - (x + n) // k == ((x + n % k) % k + (m - n)) // k, plus what stands beside the quotients."""
     match a, b:
         case tir.FloorDiv(lhs=p, rhs=IntImm(value=k)), tir.FloorDiv(lhs=q, rhs=IntImm(value=m)) if k == m > 0:
-            (x, high), (y, low) = apart(p), apart(q)
+            (x, high), (y, low) = split_constant(p), split_constant(q)
             if high == low or (not high and k != 2) or not same(x, y):
                 return None
             if k == 2:
@@ -71,7 +71,7 @@ def _remainder(a: Expr, b: Expr, same: Same) -> Expr | None:
     return c.mul(rest, scale)
 
 
-def apart(expr: Expr) -> tuple[Expr, int]:
+def split_constant(expr: Expr) -> tuple[Expr, int]:
     """Split off the constant addend of an expression."""
     match expr:
         case tir.Add(lhs=rest, rhs=IntImm(value=k)):

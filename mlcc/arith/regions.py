@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.bounds import Bound
 from mlcc.arith.conditions import solve
-from mlcc.arith.intset import Interval, cover, eval_range, from_range, meet, union
+from mlcc.arith.intset import Interval, eval_range, from_range, meet, to_range, union
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import Node, children
@@ -41,7 +41,7 @@ class Accesses:
         for buffer, region in self.regions.items():
             if buffer not in skip and len(region) == len(buffer.shape):
                 ranges = tuple(
-                    cover(part, _whole_dimension(extent), analyzer)
+                    to_range(part, _whole_dimension(extent), analyzer)
                     for part, extent in zip(region, buffer.shape, strict=True)
                 )
                 regions.append(tir.BufferRegion(buffer, ranges))
@@ -107,7 +107,7 @@ class BlockAccess:
             case tir.BlockRealize():
                 self._nested(stmt)
             case tir.BufferStore(buffer=buffer, value=value, indices=indices):
-                self._touch(self.writes, buffer, [self._relax_index(i) for i in indices])
+                self._record_access(self.writes, buffer, [self._relax_index(i) for i in indices])
                 self._expr(value)
                 for index in indices:
                     self._expr(index)
@@ -146,10 +146,10 @@ class BlockAccess:
                 for span in region.region:
                     ends = from_range(tir.Range(substitute(span.min, values), substitute(span.extent, values)))
                     assert ends.low is not None and ends.high is not None
-                    intervals.append(self._swept(ends.low, ends.high))
-                self._touch(accesses, region.buffer, intervals)
+                    intervals.append(self._relax_range(ends.low, ends.high))
+                self._record_access(accesses, region.buffer, intervals)
 
-    def _swept(self, low: Expr, high: Expr) -> Interval:
+    def _relax_range(self, low: Expr, high: Expr) -> Interval:
         """Return the interval from the least `low` to the greatest `high` over the loops inside the block."""
         return eval_range(low, high, self._domains, self._analyzer)
 
@@ -172,9 +172,9 @@ class BlockAccess:
         match expr:
             case tir.Var():
                 if expr in self._visible:
-                    self._by_pointer(expr, 3, expr)
+                    self._pointer_access(expr, 3, expr)
             case tir.BufferLoad(buffer=buffer, indices=indices):
-                self._touch(self.reads, buffer, [self._relax_index(i) for i in indices])
+                self._record_access(self.reads, buffer, [self._relax_index(i) for i in indices])
                 for index in indices:
                     self._expr(index)
             case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no)):
@@ -185,7 +185,7 @@ class BlockAccess:
                 name in POINTER_OPS
             ):
                 if data in self._visible:
-                    self._by_pointer(data, mask, expr)
+                    self._pointer_access(data, mask, expr)
             case tir.IntImm() | tir.FloatImm() | tir.StringImm():
                 pass
             case _:
@@ -193,7 +193,7 @@ class BlockAccess:
                     if isinstance(child, Expr):
                         self._expr(child)
 
-    def _by_pointer(self, data: tir.Var, mask: int, at: Node) -> None:
+    def _pointer_access(self, data: tir.Var, mask: int, at: Node) -> None:
         """Record an access of a whole buffer by pointer: read (mask 1), write (2) or unknown (3)."""
         buffer = self._visible[data]
         region = []
@@ -202,9 +202,9 @@ class BlockAccess:
             region.append(eval_range(span.min, high, self._domains, self._analyzer))
         if mask & 3 == 3:
             self.opaque_at = self.opaque_at or at
-            self._touch(self.opaque, buffer, region)
+            self._record_access(self.opaque, buffer, region)
         elif mask & 3:
-            self._touch(self.reads if mask & 1 else self.writes, buffer, region)
+            self._record_access(self.reads if mask & 1 else self.writes, buffer, region)
 
     def _relax_index(self, index: Expr) -> Interval:
         if self._values:
@@ -213,18 +213,18 @@ class BlockAccess:
                 if expanded is index:
                     break
                 index = expanded
-        return self._swept(index, index)
+        return self._relax_range(index, index)
 
-    def _touch(self, accesses: Accesses, buffer: tir.Buffer, region: Region) -> None:
+    def _record_access(self, accesses: Accesses, buffer: tir.Buffer, region: Region) -> None:
         if buffer.data not in self._visible:
             return
         match = self._matched.get(buffer.data)
         if match is not None:
-            region = self._through(match, region)
+            region = self._to_source_region(match, region)
             buffer = match.source.buffer
         accesses.add(buffer, region, self._analyzer)
 
-    def _through(self, match: tir.MatchBufferRegion, region: Region) -> Region:
+    def _to_source_region(self, match: tir.MatchBufferRegion, region: Region) -> Region:
         """Return a region of a matched buffer as a region of its source."""
         source = match.source.region
         if len(region) != len(match.buffer.shape) or len(source) < len(region):
@@ -232,7 +232,7 @@ class BlockAccess:
         lead = len(source) - len(region)
         spans = list(source[:lead])
         for outer, part, extent in zip(source[lead:], region, match.buffer.shape, strict=True):
-            inner = cover(part, _whole_dimension(extent), self._analyzer)
+            inner = to_range(part, _whole_dimension(extent), self._analyzer)
             low = self._analyzer.simplify(c.add(outer.min, inner.min))
             spans.append(tir.Range(low, self._analyzer.simplify(inner.extent)))
         intervals = []

@@ -30,7 +30,7 @@ MAKE: dict[type, Callable[[Expr, Expr], Expr]] = {
 }  # fmt: skip
 
 
-class Rewrite:
+class RewriteSimplifier:
     """Rewrites an expression bottom-up; `rules` rewrites one node whose operands are already simplified."""
 
     def __init__(self, analyzer: Analyzer) -> None:
@@ -298,11 +298,14 @@ class Rewrite:
         return a, b
 
 
-_RULES: dict[type, Callable[[Rewrite, Expr, Expr], Expr | None]] = {
-    tir.Add: Rewrite._vector_sum, tir.Sub: Rewrite._vector_sub, tir.Mul: Rewrite._vector_product,
-    tir.Min: Rewrite._min, tir.Max: Rewrite._max, tir.EQ: Rewrite._eq, tir.NE: Rewrite._ne,
-    tir.LT: Rewrite._lt, tir.LE: Rewrite._le, tir.GT: lambda self, a, b: self.visit(c.less(b, a)),
-    tir.GE: lambda self, a, b: self.visit(c.less_equal(b, a)), tir.And: Rewrite._and, tir.Or: Rewrite._or,
+_RULES: dict[type, Callable[[RewriteSimplifier, Expr, Expr], Expr | None]] = {
+    tir.Add: RewriteSimplifier._vector_sum, tir.Sub: RewriteSimplifier._vector_sub,
+    tir.Mul: RewriteSimplifier._vector_product,
+    tir.Min: RewriteSimplifier._min, tir.Max: RewriteSimplifier._max, tir.EQ: RewriteSimplifier._eq,
+    tir.NE: RewriteSimplifier._ne,
+    tir.LT: RewriteSimplifier._lt, tir.LE: RewriteSimplifier._le, tir.GT: lambda self, a, b: self.visit(c.less(b, a)),
+    tir.GE: lambda self, a, b: self.visit(c.less_equal(b, a)), tir.And: RewriteSimplifier._and,
+    tir.Or: RewriteSimplifier._or,
 }  # fmt: skip
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.iter_check import digits_of
-from mlcc.arith.iter_fuse import Level, replaced
+from mlcc.arith.iter_fuse import Level, with_changes
 from mlcc.arith.iter_map import Iters, detect_iter_map
-from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Speller, whole
+from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, IterToExpr, whole_split
 from mlcc.arith.iter_rewrite import NotAffine, as_sum
 from mlcc.arith.proofs import Proofs, is_one, is_zero
 from mlcc.ir import construct as c
@@ -80,7 +80,7 @@ class _Divider:
 
     def __init__(self, proofs: Proofs, digits: dict[IterMark, list[IterSplit]], inner: frozenset[tir.Var]) -> None:
         self._proofs = proofs
-        self._spell = Speller(proofs)
+        self._spell = IterToExpr(proofs)
         self._digits = digits
         self._inner = inner
         self._divided_digits: dict[IterSplit, _DividedBinding] = {}
@@ -110,7 +110,7 @@ class _Divider:
                 if part.side == "inner"
                 else (outer, part.outer, part.outer_extent)
             )
-            digit_part = source if isinstance(source, IterSplit) else whole(IterMark(source, length))
+            digit_part = source if isinstance(source, IterSplit) else whole_split(IterMark(source, length))
             side.append(digit_part)
             product = c.mul(product, digit_part.extent)
         if not any(is_one(digit.scale) for digit in value.args):
@@ -198,6 +198,6 @@ def _mark(digits: list[IterSplit], base: Expr) -> IterMark:
     extent: Expr = IntImm(base.dtype, 1)
     scaled = []
     for digit in digits:
-        scaled.append(replaced(digit, scale=extent))
+        scaled.append(with_changes(digit, scale=extent))
         extent = c.mul(extent, digit.extent)
     return IterMark(IterSum(tuple(reversed(scaled)), base), extent)

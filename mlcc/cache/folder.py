@@ -29,7 +29,7 @@ _ENTRY = re.compile(r"[0-9a-f]{64}\.kept")  # other files in the folder are igno
 _STALE_SECONDS = 3600.0  # age at which a temporary file is considered abandoned
 
 
-class Stat(NamedTuple):
+class CacheStatistics(NamedTuple):
     """The size of a cache and its limit, in bytes."""
 
     folder: str
@@ -38,7 +38,7 @@ class Stat(NamedTuple):
     limit: int
 
 
-class Store:
+class FileCache:
     """The files of one folder, by key (hexadecimal)."""
 
     def __init__(self, folder: str, limit: int) -> None:
@@ -82,10 +82,10 @@ class Store:
         if trim:
             self.trim()
 
-    def stat(self) -> Stat:
+    def stat(self) -> CacheStatistics:
         """Return the number of entries and their size."""
         sizes = [size for _, size, _ in self._files()]
-        return Stat(self.folder, len(sizes), sum(sizes), self.limit)
+        return CacheStatistics(self.folder, len(sizes), sum(sizes), self.limit)
 
     def clear(self) -> int:
         """Remove all entries. Return their number."""
@@ -139,14 +139,14 @@ class Store:
                     os.unlink(entry.path)
 
 
-def store() -> Store | None:
+def default_cache() -> FileCache | None:
     """Return the cache of compiled programs; None if it is disabled or has no private folder."""
     if os.environ.get(SWITCH, "").lower() in ("0", "off", "no", "false"):
         return None
     folder = private_folder(os.environ.get(PLACE) or None, "compiled")
     size = os.environ.get(SIZE, "")
     limit = int(size) if size.isascii() and size.isdigit() and len(size) < 10 else 1024
-    return None if folder is None or limit == 0 else Store(folder, limit << 20)
+    return None if folder is None or limit == 0 else FileCache(folder, limit << 20)
 
 
 def private_folder(base: str | None = None, *below: str) -> str | None:

@@ -13,8 +13,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlcc.cache.folder import PLACE, SIZE, SWITCH, Buffer, Store, store
-from mlcc.files import note_known_reads, read_bytes, recorded_reads
+from mlcc.cache.folder import PLACE, SIZE, SWITCH, Buffer, FileCache, default_cache
+from mlcc.files import read_bytes, record_cached_reads, recording_reads
 
 _FORMAT = 1
 _CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
@@ -23,21 +23,21 @@ _IRRELEVANT_VARIABLES = (SWITCH, PLACE, SIZE, "MLCC_JOBS", "MLCC_CPU")
 _FOLDERS = ("mlcc", "grammar", "passes", "targets", "runtime")
 
 
-def kept_object(
+def cached_object(
     path: str, options: dict[str, Any], make: Callable[[], Sequence[Buffer]], keep: Callable[[], bool] = lambda: True
 ) -> Sequence[Buffer]:
     """Return the object of a text file with options (plain data) in pieces: from the cache, else from `make`.
 
     Stores the result of `make` if `keep()` is then true. Raises the exceptions of `make`; failures are not stored.
     """
-    cache = store() if path != "-" and os.path.isfile(path) else None
+    cache = default_cache() if path != "-" and os.path.isfile(path) else None
     if cache is None:
         return make()
     key = entry_key(path, options)
     cached = _read(cache, key)
     if cached is not None:
         return [cached]
-    with recorded_reads() as reads:
+    with recording_reads() as reads:
         pieces = make()
     if not keep():
         return pieces
@@ -46,7 +46,7 @@ def kept_object(
     return pieces
 
 
-def _read(cache: Store, key: str) -> bytes | None:
+def _read(cache: FileCache, key: str) -> bytes | None:
     """Return the object of an entry if all files that it depends on are unchanged."""
     data = cache.get(key)
     if data is None:
@@ -61,7 +61,7 @@ def _read(cache: Store, key: str) -> bytes | None:
                     return None
         except OSError:
             return None
-    note_known_reads(reads)
+    record_cached_reads(reads)
     return data[start:]
 
 
@@ -69,14 +69,14 @@ def entry_key(path: str, options: dict[str, Any]) -> str:
     """Return the cache key of a text's object: a hash of all its inputs except other files."""
     native = "native" in str(options.get("target", ""))
     inputs = [
-        _FORMAT, compiler(), os.path.abspath(path), options, machine() if native else "",
+        _FORMAT, compiler(), os.path.abspath(path), options, machine_key() if native else "",
         {k: v for k, v in sorted(os.environ.items()) if k.startswith("MLCC_") and k not in _IRRELEVANT_VARIABLES},
     ]  # fmt: skip
     text = json.dumps(inputs, sort_keys=True).encode()
     return hashlib.sha256(text + b"\0" + read_bytes(path)).hexdigest()
 
 
-def is_known(target: str) -> bool:
+def covers_target(target: str) -> bool:
     """Return True if `compiler` covers the backend of a target; False for the backend of another package."""
     kind = target.strip().partition("{")[0].split(" ")[0]
     backend_file = os.path.join("targets", kind, "backend.py")
@@ -135,7 +135,7 @@ def _files(folder: str) -> list[object]:
     return sources
 
 
-def machine() -> list[object]:
+def machine_key() -> list[object]:
     """Return the machine's part of the cache key of a native target: the CPU's features, caches and cores."""
     import platform
 

@@ -28,13 +28,13 @@ def command(
     """
     from mlcc.cli.cmd_run import find_function
     from mlcc.cli.main import report
-    from mlcc.cli.options import build_artifact, choose_inputs, load_inputs, need_gpu
+    from mlcc.cli.options import build_artifact, choose_inputs, load_inputs, require_gpu
     from mlcc.errors import MlccError
     from mlcc.machine.gpu_tables import GpuFacts
     from mlcc.runtime.loader import load
     from mlcc.targets.emulate.report import MeasuringDevice
 
-    need_gpu(target, "E0747")
+    require_gpu(target, "E0747")
     artifact = build_artifact(file, target, level, pipeline)
     device = MeasuringDevice(artifact.launch.kernels, GpuFacts.of(target))
     exe = load(artifact, device=device)

@@ -20,7 +20,7 @@ from mlcc.cli.options import (
 if TYPE_CHECKING:
     from mlcc.runtime.function import Function
 
-LEAST_SECONDS = 1e-3  # a shorter sample would measure the resolution of the clock
+MIN_SAMPLE_SECONDS = 1e-3  # a shorter sample would measure the resolution of the clock
 
 
 @click.command("bench")
@@ -56,6 +56,7 @@ def command(
     from mlcc.cli.cmd_run import find_function
     from mlcc.cli.native_faults import report_faults
     from mlcc.cli.options import (
+        apply_threads,
         choose_inputs,
         input_files,
         is_artifact,
@@ -63,7 +64,6 @@ def command(
         load_inputs,
         refuse_artifacts,
         refuse_two_readers,
-        use_threads,
     )
 
     if all(map(is_artifact, files)):
@@ -76,7 +76,7 @@ def command(
 
         for path in envs:
             load_env(path)
-    use_threads(threads)
+    apply_threads(threads)
     keep = not envs
     runs = [(path, known) for path in files for known in _databases(path, db)]
     loaded = [
@@ -114,7 +114,7 @@ def interleave(
         call = callee.bind(*callee.signature.with_fresh_outputs(given))
         call()
         count = number or 1
-        while number is None and call.timed(count) < LEAST_SECONDS:
+        while number is None and call.timed(count) < MIN_SAMPLE_SECONDS:
             count *= 2
         running.append((call, count))
     samples: list[list[float]] = [[] for _ in running]
@@ -135,12 +135,13 @@ def table(files: tuple[str, ...], samples: list[list[float]]) -> list[str]:
         low, middle, high = statistics.quantiles(times, n=4)
         ratio = f"  {first / middle:6.2f} x the first" if len(files) > 1 else ""
         lines.append(
-            f"{path:{width}}  median {show_time(middle)}  middle half {show_time(low)} to {show_time(high)}{ratio}"
+            f"{path:{width}}  median {format_time(middle)}  "
+            f"middle half {format_time(low)} to {format_time(high)}{ratio}"
         )
     return lines
 
 
-def show_time(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Format seconds with a suitable unit."""
     for unit, scale in (("s ", 1.0), ("ms", 1e3), ("us", 1e6)):
         if seconds * scale >= 1:

@@ -18,9 +18,9 @@ def command() -> None:
 @command.command("stat")
 def stat() -> int:
     """Show the folder, the number of entries and the size of the cache."""
-    from mlcc.cache.folder import store
+    from mlcc.cache.folder import default_cache
 
-    place = store()
+    place = default_cache()
     if place is None:
         click.echo("there is no cache: it is disabled, or no folder is private to this user")
         return 0
@@ -34,9 +34,9 @@ def stat() -> int:
 @command.command("clear")
 def clear() -> int:
     """Remove everything from the cache."""
-    from mlcc.cache.folder import store
+    from mlcc.cache.folder import default_cache
 
-    place = store()
+    place = default_cache()
     gone = 0 if place is None else place.clear()
     click.echo(f"removed {gone} {'entry' if gone == 1 else 'entries'}")
     return 0

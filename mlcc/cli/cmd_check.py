@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlcc.cli.options import say, warn, warnings_option
+from mlcc.cli.options import echo_stderr, warn, warnings_option
 
 if TYPE_CHECKING:
     from mlcc.errors import Diagnostic
@@ -100,7 +100,7 @@ def _tell(errors: int, files: int, style: str) -> None:
     import json
 
     if style == "json":
-        say(json.dumps({"checked": files, "errors": errors}))
+        echo_stderr(json.dumps({"checked": files, "errors": errors}))
         return
     what = "no errors" if errors == 0 else f"{errors} error{'s' if errors != 1 else ''}"
-    say(f"-- {what}; watching {files} file{'s' if files != 1 else ''}, Ctrl-C ends")
+    echo_stderr(f"-- {what}; watching {files} file{'s' if files != 1 else ''}, Ctrl-C ends")

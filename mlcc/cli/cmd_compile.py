@@ -15,13 +15,13 @@ from mlcc.cli.options import (
     data_option,
     dump_observers,
     dump_options,
+    echo_stderr,
     extern_options,
     force_option,
     level_option,
     pipeline_files,
     pipeline_option,
     records_option,
-    say,
     target_option,
     warnings_option,
 )  # fmt: skip
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--emit", metavar="KIND",
     help="What to write (default: by the output's suffix). Kinds: "
-    + "; ".join(f"for {b.kind} {', '.join(kind.name for kind in b.outputs)}" for b in backends.every()) + ".",
+    + "; ".join(f"for {b.kind} {', '.join(k.name for k in b.outputs)}" for b in backends.registered_backends()) + ".",
 )  # fmt: skip
 @click.option("--header", metavar="FILE", help="Also write a C header for the object.")
 @click.option(
@@ -76,12 +76,12 @@ def command(
 
     backend = backends.of(target)
     if header is not None and backend.header is None:
-        able = " and ".join(b.kind for b in backends.every() if b.header is not None)
+        able = " and ".join(b.kind for b in backends.registered_backends() if b.header is not None)
         message = f"--header is for the target {able}: C programs cannot call an artifact for {backend.kind}"
         raise click.UsageError(message)
     output, kind = _output(file, output, emit, backend)
     if data is not None and not kind.has_data_beside:
-        able = " or ".join(k.suffix for b in backends.every() for k in b.outputs if k.has_data_beside)
+        able = " or ".join(k.suffix for b in backends.registered_backends() for k in b.outputs if k.has_data_beside)
         raise click.UsageError(f"--data is for the constants of a {able} file; other artifacts contain theirs")
     outputs = Outputs(force, watch=True)
     outputs.read(file, db, *pipeline_files(pipeline, target))
@@ -93,8 +93,8 @@ def command(
         stem = os.path.splitext(os.path.basename(output if output != "-" else file))[0]
         prefix = stem if stem != "-" else "mlcc"
     contents: dict[str, Content]
-    observers = dump_observers(None, dump_after, dump_dir, False, outputs.save_part)
-    times = CompileTimes(say)
+    observers = dump_observers(None, dump_after, dump_dir, False, outputs.save_unnamed)
+    times = CompileTimes(echo_stderr)
     if timing:
         observers.append(times)
     if kind == backend.loadable and not observers:
@@ -122,7 +122,7 @@ def _output(file: str, output: str | None, emit: str | None, backend: Backend[An
     from mlcc.errors import CompileError, did_you_mean, error
     from mlcc.outputs import kind_of
 
-    known = {kind.name: kind for b in (backend, *backends.every()) for kind in b.outputs}
+    known = {kind.name: kind for b in (backend, *backends.registered_backends()) for kind in b.outputs}
     if emit is None:
         kind = backend.outputs[0] if output is None else kind_of(output, known.values(), backend.outputs[0])
     elif emit in known:
@@ -132,7 +132,7 @@ def _output(file: str, output: str | None, emit: str | None, backend: Backend[An
         raise click.UsageError(f"Invalid value for '--emit': {emit!r}: {hint}")
     if kind not in backend.outputs:
         names = ", ".join(k.name for k in backend.outputs)
-        other = next(b.kind for b in backends.every() if kind in b.outputs)
+        other = next(b.kind for b in backends.registered_backends() if kind in b.outputs)
         help = f"known are {names}; `{kind.name}` is for -t {other}"
         raise CompileError(error("E0755", f"cannot write `{kind.name}` for {backend.kind}", help=help))
     if output is None:

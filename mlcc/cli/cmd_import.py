@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlcc.cli.options import check_data_option, data_option, force_option, model_options, say
+from mlcc.cli.options import check_data_option, data_option, echo_stderr, force_option, model_options
 
 if TYPE_CHECKING:
     from mlcc.array_files import ArrayFile
@@ -72,11 +72,11 @@ def command(
     from mlcc.cli.options import model_request
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import write_module
-    from mlcc.frontend.place import STYLE
-    from mlcc.frontend.precision import in_dtype
+    from mlcc.frontend.location import STYLE
+    from mlcc.frontend.precision import convert_precision
     from mlcc.frontend.request import parse_sizes
     from mlcc.frontend.source import read_model
-    from mlcc.frontend.weights import link_files, need_weights
+    from mlcc.frontend.weights import link_files, require_weights
     from mlcc.frontend.weights import weights_as_inputs as with_weights_as_inputs
     from mlcc.outputs import Outputs
 
@@ -96,8 +96,8 @@ def command(
         module = read_model(file, model_request(shapes, dims, maps, allow_packed, state_as_inputs))
     if compare and not _compare(file, module, wanted, rtol, seed):
         return DIFFERENT
-    module = _with_file_weights(in_dtype(module, dtype), files)
-    need_weights(module)
+    module = _with_file_weights(convert_precision(module, dtype), files)
+    require_weights(module)
     apart: dict[str, TensorData] = {}
     if weights_as_inputs:
         module, apart = with_weights_as_inputs(module)
@@ -111,23 +111,23 @@ def _with_file_weights(module: IRModule, files: list[ArrayFile]) -> IRModule:
     """Return the module with the weights of the files. Report weights without a counterpart."""
     if not files:
         return module
-    from mlcc.array_files import Joined
-    from mlcc.frontend.weights import listed, with_weights
+    from mlcc.array_files import MergedArrays
+    from mlcc.frontend.weights import format_names, replace_weights
 
-    module, left, unused = with_weights(module, Joined(files))
+    module, left, unused = replace_weights(module, MergedArrays(files))
     if left:
-        say(f"note: these weights are not in the files and keep the model's own values: {listed(left)}")
+        echo_stderr(f"note: these weights are not in the files and keep the model's own values: {format_names(left)}")
     if unused:
-        say(f"note: the model has no weights of these names: {listed(unused)}")
+        echo_stderr(f"note: the model has no weights of these names: {format_names(unused)}")
     return module
 
 
 def _compare(path: str, module: IRModule, sizes: dict[str, int], rtol: float, seed: int) -> bool:
     """Compare the module's results with those of the model's own framework, and print them. True if they agree."""
     from mlcc.frontend.compare import Comparison
-    from mlcc.frontend.runners import runner_of
+    from mlcc.frontend.runners import framework_runner
 
-    comparison: Any = Comparison(module, runner_of(path), rtol, seed).run(sizes)
+    comparison: Any = Comparison(module, framework_runner(path), rtol, seed).run(sizes)
     for line in comparison.lines():
-        say(line)
+        echo_stderr(line)
     return bool(comparison.agrees)

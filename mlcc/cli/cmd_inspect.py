@@ -22,7 +22,7 @@ def command(file: str, as_json: bool) -> int:
     source = artifact_source(file)
     manifest = read_manifest(source)
     if "kernels" in manifest:
-        ask_tools(source, manifest)
+        add_tool_findings(source, manifest)
     if as_json:
         click.echo(json.dumps(manifest, indent=2, sort_keys=True))
         return 0
@@ -31,7 +31,7 @@ def command(file: str, as_json: bool) -> int:
     return 0
 
 
-def ask_tools(source: str | bytes, manifest: dict[str, Any]) -> None:
+def add_tool_findings(source: str | bytes, manifest: dict[str, Any]) -> None:
     """Add the findings of the target's own tools on the code of an artifact to its manifest."""
     from mlcc import backends
     from mlcc.machine.target import KINDS
@@ -42,7 +42,7 @@ def ask_tools(source: str | bytes, manifest: dict[str, Any]) -> None:
         inspect(source, manifest)
 
 
-def show_kernel(name: str, facts: dict[str, Any]) -> str:
+def format_kernel(name: str, facts: dict[str, Any]) -> str:
     """Return a line on a kernel: threads of a block, shared memory, and ptxas's counts of registers and spills."""
     threads = " x ".join(str(n) if n else "?" for n in facts["block"])
     line = f"    kernel {name}: {threads} threads, {facts['shared']} bytes of shared memory"
@@ -66,12 +66,12 @@ def summary(manifest: dict[str, Any]) -> list[str]:
     facts = read(manifest)
     lines = []
     for function in facts.functions.values():
-        params = ", ".join(f"{p.name}: {show_value(p)}" for p in function.params)
-        result = f" -> {show_value(function.results)}" if function.results is not None else ""
+        params = ", ".join(f"{p.name}: {format_value(p)}" for p in function.params)
+        result = f" -> {format_value(function.results)}" if function.results is not None else ""
         lines.append(f"{function.name}({params}){result}")
         kind = f"{function.kind} function"
         lines.append(f"    {kind}" if "kernels" in manifest else f"    C symbol {function.symbol}, {kind}")
-    lines += [show_kernel(name, kernel) for name, kernel in manifest.get("kernels", {}).items()]
+    lines += [format_kernel(name, kernel) for name, kernel in manifest.get("kernels", {}).items()]
     if facts.versions:
         lines.append(f"kernels in versions for: {', '.join(facts.versions)}")
     if facts.packed:
@@ -85,12 +85,12 @@ def summary(manifest: dict[str, Any]) -> list[str]:
     return lines
 
 
-def show_value(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a parameter or result as a type."""
     from mlcc.runtime.manifest import show_shape
 
     if value.kind == "tuple":
-        return f"({', '.join(map(show_value, value.fields))})"
+        return f"({', '.join(map(format_value, value.fields))})"
     if value.kind == "tensor":
         role = "" if value.role == "in" else f" {value.role}"
         return f"{value.dtype}{show_shape(value.dims)}{role}"

@@ -13,10 +13,10 @@ from mlcc.cli.options import (
     data_option,
     dump_observers,
     dump_options,
+    echo_stderr,
     force_option,
     level_option,
     records_option,
-    say,
     target_option,
     warn,
     warnings_option,
@@ -97,7 +97,9 @@ def command(
         from mlcc.passes import ALIASES, PASSES
 
         asked_pass, help_pass = help_pass, kebab(help_pass)
-        groups = {name: b.groups[name] for b in (*backends.every(), backends.of(target)) for name in b.groups}
+        groups = {
+            name: b.groups[name] for b in (*backends.registered_backends(), backends.of(target)) for name in b.groups
+        }
         group = groups.get(help_pass)
         if group is not None:
             click.echo(f"{help_pass}: {group}")
@@ -106,13 +108,13 @@ def command(
             raise CompileError(error("E0501", f"there is no pass `{asked_pass}`", help=no_pass_help(asked_pass)))
         click.echo(help_text(help_pass))
         return 0
-    from mlcc.driver import build_pipeline, parse_text, with_records
+    from mlcc.driver import build_pipeline, insert_apply_tuned, parse_text
 
     where = Target.parse(target)
     if print_pipeline:
-        usual = backends.of(where).whole_text(level_of(level))
+        usual = backends.of(where).full_pipeline(level_of(level))
         printed = Pipeline.parse(usual if pipeline is None else pipeline, target=where.kind)
-        click.echo(str(printed if db is None else with_records(printed, db, level_of(level))))
+        click.echo(str(printed if db is None else insert_apply_tuned(printed, db, level_of(level))))
         return 0
     from mlcc.files import read_bytes
     from mlcc.frontend.source import is_model, read_module
@@ -140,26 +142,26 @@ def command(
     if chosen is None:
         chosen = build_pipeline(module, where, level_of(level), None)
     if db is not None:
-        chosen = with_records(chosen, db, level_of(level))
+        chosen = insert_apply_tuned(chosen, db, level_of(level))
 
     from mlcc.passes.manage import observers as looking
     from mlcc.passes.manage.idle import Idle
 
-    observers: list[Any] = dump_observers(dump_before, dump_after, dump_dir, timing, outputs.save_part)
+    observers: list[Any] = dump_observers(dump_before, dump_after, dump_dir, timing, outputs.save_unnamed)
     if diff:
-        observers.append(looking.Diff(say))
+        observers.append(looking.Diff(echo_stderr))
     if why_fuse:
         from mlcc.passes.fusion.why_fuse import WhyFuse
 
-        observers.append(WhyFuse(say))
+        observers.append(WhyFuse(echo_stderr))
         if not any(p.name == "fuse" for p in chosen.passes):
-            say("# the pipeline has no pass `fuse`: --why-fuse has no effect")
+            echo_stderr("# the pipeline has no pass `fuse`: --why-fuse has no effect")
     if why_schedule:
         from mlcc.passes.auto_schedule.auto_pass import WhySchedule
 
-        observers.append(WhySchedule(say, where))
+        observers.append(WhySchedule(echo_stderr, where))
         if not any(p.name == "auto-schedule" for p in chosen.passes):
-            say("# the pipeline has no pass `auto-schedule`: --why-schedule has no effect")
+            echo_stderr("# the pipeline has no pass `auto-schedule`: --why-schedule has no effect")
     if verify_each:
         observers.append(looking.VerifyEach())
     check = None
@@ -171,7 +173,7 @@ def command(
 
         report_faults({file: {}}, func)  # it may run compiled code
         check = CheckEach(
-            load_inputs((check_each,)), func=func, rtol=rtol, atol=atol, limit=check_work, write=say,
+            load_inputs((check_each,)), func=func, rtol=rtol, atol=atol, limit=check_work, write=echo_stderr,
             compiled=run_compiled, emulated=partial(run_emulated, where) if backends.of(where).emulated else None,
         )  # fmt: skip
         observers.append(check)
@@ -180,12 +182,12 @@ def command(
     found = [*noted.found, *idle.found, *_never_dumped(chosen, dump_before, dump_after)]
     if verify_each or found:
         warn(module, more=found)
-    if check is not None and check.guilty is not None:
+    if check is not None and check.culprit is not None:
         return 3
     from mlcc.driver import write_module
-    from mlcc.relax.origins import KEPT
+    from mlcc.relax.origins import KEEP_COMMENTS
 
-    write_module(result, output, dialect, data=data, outputs=outputs, style=KEPT)
+    write_module(result, output, dialect, data=data, outputs=outputs, style=KEEP_COMMENTS)
     return 0
 
 
@@ -224,8 +226,8 @@ def _list(target: str) -> int:
     click.echo()
     for name, text in backend.levels.items():
         click.echo(f"{name}     {text}")
-    click.echo(f"lower  {backend.lowering_text}")
+    click.echo(f"lower  {backend.lowering_pipeline}")
     if backend.sanitizing:
-        click.echo(f"sanitize  {backend.text_of(backend.sanitizing)}")
+        click.echo(f"sanitize  {backend.pipeline_of_steps(backend.sanitizing)}")
     click.echo(f"-O0 to -O3 are the pipelines O0 to O3 followed by `lower`: {MEANING}")
     return 0

@@ -64,6 +64,7 @@ def command(
     from mlcc.array_files import arrays_content, is_npy
     from mlcc.cli.native_faults import report_faults
     from mlcc.cli.options import (
+        apply_threads,
         choose_inputs,
         input_files,
         load_executable,
@@ -72,7 +73,6 @@ def command(
         pipeline_files,
         refuse_artifacts,
         refuse_two_readers,
-        use_threads,
     )
     from mlcc.outputs import Outputs
 
@@ -92,7 +92,7 @@ def command(
 
         for path in envs:
             load_env(path)
-    use_threads(threads)
+    apply_threads(threads)
     # a registered function may be part of the program, so its result is not cached
     exe = load_executable(
         file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize, db
@@ -106,8 +106,8 @@ def command(
     if output is not None:
         outputs.save({output: arrays_content(output, results)})
     elif expected is None:
-        show(results)
-    return 0 if expected is None or agree(results, expected, rtol, atol) else 3
+        print_results(results)
+    return 0 if expected is None or compare_results(results, expected, rtol, atol) else 3
 
 
 def by_name(callee: Any, result: Any) -> dict[str, np.ndarray]:
@@ -165,7 +165,7 @@ def flatten(result: Any) -> list[np.ndarray]:
     return [np.asarray(result)]
 
 
-def show(results: dict[str, np.ndarray]) -> None:
+def print_results(results: dict[str, np.ndarray]) -> None:
     """Print abbreviated results in NumPy's format."""
     import numpy as np
 
@@ -175,7 +175,9 @@ def show(results: dict[str, np.ndarray]) -> None:
         click.echo(np.array2string(array, threshold=64, edgeitems=4))
 
 
-def agree(results: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], rtol: float, atol: float) -> bool:
+def compare_results(
+    results: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], rtol: float, atol: float
+) -> bool:
     """Compare results by name, shape and value; prints the largest difference to stderr.
 
     What a PrimFunc writes may be called `out`, `out0`, ... as well, and one result may be in a .npy of any name.

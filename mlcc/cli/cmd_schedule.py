@@ -79,7 +79,7 @@ def command(
     from mlcc.passes.schedule.mls.run import run_script
     from mlcc.passes.schedule.mls.show import ShowEach
     from mlcc.passes.schedule.schedule import Schedule
-    from mlcc.relax.origins import KEPT
+    from mlcc.relax.origins import KEEP_COMMENTS
     from mlcc.verify import check
 
     check_data_option(data, output, dialect)
@@ -111,7 +111,7 @@ def command(
         beside = os.path.dirname(trace_path) or "."
         lines = [f"register_tensor_intrin({quote(n)}, {quote(os.path.relpath(f, beside))})\n" for n, f in intrinsics]
         more[trace_path] = "".join(lines) + str(schedule.trace)
-    write_module(schedule.mod, output, dialect, data=data, outputs=outputs, more=more, style=KEPT)
+    write_module(schedule.mod, output, dialect, data=data, outputs=outputs, more=more, style=KEEP_COMMENTS)
     return 0
 
 
@@ -134,8 +134,8 @@ def _write_chosen_script(file: str, target: str, why: bool, plans: int | None, o
     from mlcc.backends import facts_of
     from mlcc.frontend.source import read_module
     from mlcc.outputs import Outputs
+    from mlcc.passes.auto_schedule.apply_rules import report, schedule_module
     from mlcc.passes.auto_schedule.as_script import as_script, plans_as_script
-    from mlcc.passes.auto_schedule.choose import answers, report
     from mlcc.passes.auto_schedule.plans import best_plans
     from mlcc.verify import check
 
@@ -146,7 +146,7 @@ def _write_chosen_script(file: str, target: str, why: bool, plans: int | None, o
     module = read_module(file)
     check(module)
     facts = facts_of(target)
-    chosen = answers(module, facts)
+    chosen = schedule_module(module, facts)
     if why:
         click.echo(report(chosen), err=True, nl=False)
     text = (

@@ -126,7 +126,7 @@ def command(
         refuse_options(asked[0], {p.name: p.opts[-1] for p in ctx.command.params if p.name and p.name not in shared})
         return tune_records.run(db, list_records, export, import_dir, merge, force, imported)
     assert file is not None
-    from mlcc.cli.options import check_data_option, known_sizes, use_threads
+    from mlcc.cli.options import apply_threads, check_data_option, parse_symbol_sizes
     from mlcc.files import make_folder
     from mlcc.frontend.source import read_module
     from mlcc.outputs import Outputs
@@ -142,13 +142,13 @@ def command(
     outputs.check()
     if scripts is not None:
         make_folder(scripts)
-    use_threads(threads)
+    apply_threads(threads)
     module = read_module(file)
     shown = _progress()
     if cluster is None:
         _warn_if_busy(target)
     with tuning(
-        module, target, level=level, threads=threads, kernels=kernels, sizes=known_sizes(sizes), database=db,
+        module, target, level=level, threads=threads, kernels=kernels, sizes=parse_symbol_sizes(sizes), database=db,
         space=space, cluster=cluster, jobs=jobs, seed=seed, budget=budget, trials=trials, until=until,
         changed=shown.changed,
     ) as session:  # fmt: skip
@@ -162,7 +162,7 @@ def _run(tuning: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> 
     from mlcc.errors import CompileError
 
     stopped: BaseException | None = None
-    with signals.patient():
+    with signals.graceful_first_signal():
         try:
             tuning.loop.run()
         except (signals.Stopped, KeyboardInterrupt, CompileError) as exc:
@@ -180,18 +180,20 @@ def _run(tuning: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> 
 
 def _warn_if_busy(target: str) -> None:
     """Warn if other processes disturb measurements, or if candidates cannot be measured."""
-    from mlcc.cli.options import say
+    from mlcc.cli.options import echo_stderr
     from mlcc.machine.device import ANALYSIS, measured_on
     from mlcc.machine.target import Target
     from mlcc.runtime.cores import num_cores
 
     where = Target.parse(target)
     if measured_on(where) == ANALYSIS:
-        say(f"no GPU here runs code for {where}: the times of candidates are estimated by analysis")
+        echo_stderr(f"no GPU here runs code for {where}: the times of candidates are estimated by analysis")
         return
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load > num_cores():
-        say(f"the machine is busy (load {load:.1f}, {num_cores()} cores): the search is slower and less reliable")
+        echo_stderr(
+            f"the machine is busy (load {load:.1f}, {num_cores()} cores): the search is slower and less reliable"
+        )
 
 
 def _progress() -> Any:
@@ -211,7 +213,7 @@ def _write(
 ) -> None:
     """Write the module, the scripts and the report of a tuning. Raises CompileError."""
     from mlcc.driver import write_module
-    from mlcc.tune.kernel_script import BEGINNING, kernel_script
+    from mlcc.tune.kernel_script import HEADER, kernel_script
     from mlcc.tune.report import report_text
 
     more: dict[str, Content] = {} if report is None else {report: report_text(tuning, report)}
@@ -220,7 +222,7 @@ def _write(
             record = tuning.winner(kernel)
             if record is not None:
                 path = os.path.join(scripts, re.sub(r"\W", "_", kernel.name) + ".mls")
-                outputs.save_part(path, kernel_script(record, kernel.name, kernel.task.calls), BEGINNING, "script")
+                outputs.save_unnamed(path, kernel_script(record, kernel.name, kernel.task.calls), HEADER, "script")
     if output is not None:
         write_module(tuning.scheduled(), output, data=data, outputs=outputs, more=more)
     elif more:

@@ -79,7 +79,7 @@ def outputs(ctx: click.Context, incomplete: str) -> Iterable[str]:
     """What `mlcc compile --emit` writes."""
     from mlcc import backends
 
-    return dict.fromkeys(kind.name for backend in backends.every() for kind in backend.outputs)
+    return dict.fromkeys(kind.name for backend in backends.registered_backends() for kind in backend.outputs)
 
 
 def functions(ctx: click.Context, incomplete: str) -> Iterable[str]:

@@ -44,7 +44,7 @@ COMMANDS = {
     "schedule": "Apply a schedule script to a module and print the result.",
     "tune": "Search for faster schedules of a module's kernels, by measuring.",
 }
-BLAS = (
+BLAS_COMMANDS = (
     "analyze",
     "bench",
     "import",
@@ -60,7 +60,7 @@ EXIT_CODES = (
 )
 
 
-class Lazy(click.Group):
+class LazyGroup(click.Group):
     """A group that imports a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -69,7 +69,7 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        if name not in BLAS:
+        if name not in BLAS_COMMANDS:
             from mlcc.cli.options import no_blas_threads
 
             no_blas_threads()
@@ -106,7 +106,7 @@ class Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(mlcc.__version__, "-V", "--version", prog_name="mlcc")
 @click.option("-q", "--quiet", is_flag=True, help="Show errors and results only: no warnings, no progress.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each piece of work of a compilation, and what it took.")
@@ -148,7 +148,7 @@ def main(argv: list[str] | None = None) -> None:
             code = run(sys.argv[1:] if argv is None else argv)
     except signals.Stopped as exc:
         remove_temporaries()
-        signals.say(exc.number)
+        signals.print_message(exc.number)
         code = signals.exit_code(exc.number)
     _drop_failing_output()
     sys.exit(code)
@@ -199,9 +199,9 @@ def _run(argv: list[str], settings: dict[str, str]) -> int:
         return _fail("E0016", "out of memory", "raise the limit, or split the module", settings)
     except Exception as exc:  # noqa: BLE001 - the last resort: an internal error, with a reproducer
         if hasattr(exc, "mlcc_packed"):  # an exception of a registered packed function
-            from mlcc.runtime.packed import raised_by
+            from mlcc.runtime.packed import packed_function_error
 
-            report(raised_by(exc), **settings)  # type: ignore[arg-type]
+            report(packed_function_error(exc), **settings)  # type: ignore[arg-type]
             return EXIT_INPUT
         if isinstance(exc, OSError):
             return _report_system_error(exc, settings)

@@ -44,7 +44,7 @@ def report_faults(loaded: Mapping[str, Any], func: str, emulated: bool = False) 
             os._exit(signals.exit_code(fault.number))
 
     outside = f"a fault outside of compiled code, possibly because `{func}`{_line(func, loaded)} corrupted memory"
-    faults.watch(report, f"error[E0874]: {outside}; {_advice(loaded, emulated)}\n")
+    faults.install_handler(report, f"error[E0874]: {outside}; {_advice(loaded, emulated)}\n")
 
 
 def message(fault: Fault, loaded: Mapping[str, Any], emulated: bool) -> str:

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from mlcc.passes.manage.levels import DEFAULT, MEANING, level_of
 
 if TYPE_CHECKING:
-    from mlcc.array_files import Inputs
+    from mlcc.array_files import InputArrays
     from mlcc.errors import Diagnostic
     from mlcc.frontend.request import Request
     from mlcc.runtime.executable import Executable
@@ -49,7 +49,7 @@ def _with_fast_math(ctx: click.Context, param: click.Parameter, value: str) -> s
 
     target = Target.parse(value)
     if not backends.of(target).regroups:
-        able = " and ".join(b.kind for b in backends.every() if b.regroups)
+        able = " and ".join(b.kind for b in backends.registered_backends() if b.regroups)
         raise click.UsageError(f"--fast-math is for the target {able}, not {target.kind}")
     return str(replace(target, fast_math=True))  # type: ignore[call-arg]
 
@@ -114,10 +114,10 @@ def warn(module: Any, target: str | None = None, more: Sequence[Diagnostic] = ()
     if mode == "off":
         return False
     from mlcc.machine.target import Target
-    from mlcc.passes.lowering.stage import lowered_otherwise
+    from mlcc.passes.lowering.stage import lowering_option_mismatch
     from mlcc.verify import lint
 
-    otherwise = lowered_otherwise(module, Target.parse(target)) if target is not None else ()
+    otherwise = lowering_option_mismatch(module, Target.parse(target)) if target is not None else ()
     warnings = [*lint(module), *otherwise, *more]
     if warnings and context is not None:
         from dataclasses import replace
@@ -167,7 +167,7 @@ def dump_options(command: Any) -> Any:
     )(command)
 
 
-def say(part: str) -> None:
+def echo_stderr(part: str) -> None:
     """Write a line to stderr."""
     click.echo(part, err=True, nl=not part.endswith("\n"))
 
@@ -186,9 +186,9 @@ def dump_observers(
         every = before is None and after is None  # --dump-dir alone
         earlier = () if before is None else looking.parse_names(before)
         later = None if every else () if after is None else looking.parse_names(after)
-        observers.append(looking.Dump(say, earlier, later, folder, save))
+        observers.append(looking.Dump(echo_stderr, earlier, later, folder, save))
     if timing:
-        observers.append(looking.Timing(say))
+        observers.append(looking.Timing(echo_stderr))
     return observers
 
 
@@ -276,7 +276,7 @@ def refuse_artifacts(db: str | None, *paths: str) -> None:
         raise click.UsageError(f"--db is for texts: {compiled[0]} is already compiled")
 
 
-def use_threads(count: int | None) -> None:
+def apply_threads(count: int | None) -> None:
     """Set the number of threads to the value of `--threads`, if it was given."""
     if count is not None:
         from mlcc.runtime.threads import set_num_threads
@@ -376,7 +376,7 @@ def build_object(
 
     def make() -> Sequence[bytes | bytearray | memoryview]:
         if to_run:
-            need_loadable(target)
+            require_loadable(target)
         artifact = build_artifact(
             path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told, db=db
         )
@@ -384,7 +384,7 @@ def build_object(
         pieces = artifact.pieces() if hasattr(artifact, "pieces") else [artifact.emit(artifact.loadable)]
         return pieces
 
-    from mlcc.cache.object_cache import is_known, kept_object
+    from mlcc.cache.object_cache import cached_object, covers_target
     from mlcc.cli.terminal import VERBOSE, verbosity
 
     options = {
@@ -392,7 +392,7 @@ def build_object(
         "from": None if pipeline is None else os.getcwd(), "extern": sorted(allow_extern), "native": allow_native,
         "prefix": prefix, "sanitize": sanitize, "warnings": warnings_wanted(), "records": records_key(db),
     }  # fmt: skip
-    if not keep or not is_known(target):
+    if not keep or not covers_target(target):
         return make()
     is_made = False
 
@@ -401,9 +401,9 @@ def build_object(
         is_made = True
         return make()
 
-    code = kept_object(path, options, make_now, lambda: not told)
+    code = cached_object(path, options, make_now, lambda: not told)
     if not is_made and verbosity() == VERBOSE:
-        say(f"{path}: compiled before, from the cache")
+        echo_stderr(f"{path}: compiled before, from the cache")
     return code
 
 
@@ -418,7 +418,7 @@ def records_key(db: str | None) -> list[Any] | None:
         return [database.digest(), get_num_threads()]
 
 
-def need_gpu(target: str, code: str) -> None:
+def require_gpu(target: str, code: str) -> None:
     """Raise CompileError for a target that is not a GPU."""
     from mlcc import backends
     from mlcc.errors import CompileError, error
@@ -427,7 +427,7 @@ def need_gpu(target: str, code: str) -> None:
         raise CompileError(error(code, f"`{target}` is not a GPU target", help="pass -t cuda, or -t cuda{arch=sm_80}"))
 
 
-def need_loadable(target: str) -> None:
+def require_loadable(target: str) -> None:
     """Raise CompileError for a target whose artifacts the runtime does not load."""
     from mlcc import backends
     from mlcc.errors import CompileError, error
@@ -438,7 +438,7 @@ def need_loadable(target: str) -> None:
         raise CompileError(error("E0850", message, help=f"write it to a file: mlcc compile -t {backend.kind}"))
 
 
-def need_sanitized(path: str, source: str | bytes) -> None:
+def require_sanitized(path: str, source: str | bytes) -> None:
     """Raises CompileError for an artifact whose accesses are not checked."""
     from mlcc.errors import CompileError, error
     from mlcc.runtime.loader import read_manifest
@@ -469,13 +469,13 @@ def load_executable(
     if emulate:
         if is_artifact(path):  # which states its own target
             return load(artifact_source(path), allow_extern=allow_extern, emulate=True, check=check)
-        need_gpu(target, "E0748")
+        require_gpu(target, "E0748")
         loadable = build_artifact(path, target, level, pipeline, allow_extern, allow_native, db=db)
         return load(loadable, allow_extern=allow_extern, emulate=True, check=check)
     if is_artifact(path):
         source = artifact_source(path)
         if sanitize:
-            need_sanitized(path, source)
+            require_sanitized(path, source)
         return load(source, allow_extern=allow_extern)
     pieces = build_object(
         path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True, db=db
@@ -521,13 +521,13 @@ def in_option(what: str) -> Callable[[Any], Any]:
 
 
 def size_option(command: Any) -> Any:
-    """`--size`, whose values `known_sizes` reads."""
+    """`--size`, whose values `parse_symbol_sizes` reads."""
     return click.option(
         "--size", "sizes", multiple=True, metavar="NAME=N", help="What a symbol in shapes is, such as n=32."
     )(command)
 
 
-def known_sizes(texts: Sequence[str]) -> dict[str, int]:
+def parse_symbol_sizes(texts: Sequence[str]) -> dict[str, int]:
     """The values of symbols that `--size` gives. Raises CompileError E0017."""
     from mlcc.errors import CompileError, error
 
@@ -553,14 +553,16 @@ def refuse_two_readers(*paths: str) -> None:
         raise click.UsageError("standard input (-) can be read only once: name a file for the others")
 
 
-def load_inputs(paths: Sequence[str], weights: Sequence[str] = ()) -> Inputs:
+def load_inputs(paths: Sequence[str], weights: Sequence[str] = ()) -> InputArrays:
     """The arrays of all files by name, read when they are asked for.
 
     Raises CompileError E0003 for an unreadable file, and E0004 if two files have an array of the same name.
     """
-    from mlcc.array_files import ArraySource, Inputs
+    from mlcc.array_files import ArraySource, InputArrays
 
-    return Inputs(*([file for text in given for file in ArraySource.parse(text).load()] for given in (paths, weights)))
+    return InputArrays(
+        *([file for text in given for file in ArraySource.parse(text).load()] for given in (paths, weights))
+    )
 
 
 def choose_inputs(
@@ -579,6 +581,6 @@ def choose_inputs(
         return [arguments_by_name(callee, arrays, ignore_extra) for callee in callees]
     from mlcc.random_inputs import check_sizes, random_inputs
 
-    known = known_sizes(sizes)
+    known = parse_symbol_sizes(sizes)
     check_sizes(known, callees)
     return [arguments_by_name(c, arrays, ignore_extra, random_inputs(c, arrays, known)) for c in callees]

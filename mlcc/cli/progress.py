@@ -14,8 +14,8 @@ import click
 from mlcc.cli.terminal import QUIET, VERBOSE, is_terminal, verbosity
 from mlcc.progress import Listener, Work, listening
 
-PATIENCE = 1.0  # before the line appears
-EVERY = 0.1  # between two updates
+DELAY_SECONDS = 1.0  # before the line appears
+REFRESH_SECONDS = 0.1  # between two updates
 _CLEAR = "\r\033[K"
 
 
@@ -25,11 +25,11 @@ class ProgressLine(Listener):
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._clock = clock
-        self._next = clock() + PATIENCE
+        self._next = clock() + DELAY_SECONDS
         self._since: dict[str, float] = {}  # start of each stage: LLVM already runs while kernels are emitted
         self._shown = False
 
-    def begun(self, work: Work) -> None:
+    def started(self, work: Work) -> None:
         self._show(work, work.at)
 
     def done(self, work: Work, seconds: float) -> None:
@@ -40,7 +40,7 @@ class ProgressLine(Listener):
         began = self._since.setdefault(work.stage, now)
         if now < self._next:
             return
-        self._next = now + EVERY
+        self._next = now + REFRESH_SECONDS
         width = shutil.get_terminal_size().columns
         self._stream.write(f"{_CLEAR}{_text(work, finished, now - began)[: max(width - 1, 20)]}")
         self._stream.flush()

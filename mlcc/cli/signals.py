@@ -18,20 +18,20 @@ from types import FrameType
 
 from mlcc.temporaries import remove_temporaries
 
-WORDS = {
+MESSAGES = {
     number: word
     for name, word in (("SIGINT", "interrupted"), ("SIGTERM", "terminated"), ("SIGHUP", "hung up"))
     if (number := getattr(signal, name, None)) is not None
 }
-TO_NOTICE = 0.25  # seconds until the main thread must have run its handler; it has not if it is in native code
-TO_UNWIND = 0.5  # further seconds until it must have ended
+NOTICE_SECONDS = 0.25  # seconds until the main thread must have run its handler; it has not if it is in native code
+UNWIND_SECONDS = 0.5  # further seconds until it must have ended
 
 
 class Stopped(BaseException):
     """Raised in the main thread by a signal that ends the command."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(WORDS[number])
+        super().__init__(MESSAGES[number])
         self.number = number
 
 
@@ -61,7 +61,7 @@ def watched() -> Iterator[None]:
         os.close(writing)
         yield
         return
-    former = {n: signal.getsignal(n) for n in WORDS if signal.getsignal(n) not in (signal.SIG_IGN, None)}
+    former = {n: signal.getsignal(n) for n in MESSAGES if signal.getsignal(n) not in (signal.SIG_IGN, None)}
 
     def restore() -> None:
         if _state.watching:
@@ -84,7 +84,7 @@ def watched() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def patient() -> Iterator[None]:
+def graceful_first_signal() -> Iterator[None]:
     """Give the main thread unlimited time after the first signal inside the `with`; a second one ends the command."""
     _state.patient = True
     try:
@@ -98,12 +98,12 @@ def is_watching() -> bool:
     return _state.watching
 
 
-def say(number: int) -> None:
+def print_message(number: int) -> None:
     """Write the signal's message to stderr, once."""
     if not _state.said:
         _state.said = True
         with contextlib.suppress(OSError):
-            os.write(2, f"{WORDS[number]}\n".encode())
+            os.write(2, f"{MESSAGES[number]}\n".encode())
 
 
 def exit_code(number: int) -> int:
@@ -126,20 +126,20 @@ def _watch(reading: int) -> None:
         if not numbers:
             os.close(reading)
             return
-        received = [n for n in numbers if n in WORDS]
+        received = [n for n in numbers if n in MESSAGES]
         if received and _state.patient and not _state.waived:
             _state.waived, received = True, []
-    end = time.monotonic() + TO_NOTICE
+    end = time.monotonic() + NOTICE_SECONDS
     while not _state.noticed and time.monotonic() < end:
         time.sleep(0.005)
     if _state.noticed:
-        time.sleep(TO_UNWIND)
+        time.sleep(UNWIND_SECONDS)
     _end(received[0])
 
 
 def _end(number: int) -> None:
     if not _state.watching:
         return  # the command has already ended
-    say(number)
+    print_message(number)
     remove_temporaries()
     os._exit(exit_code(number))

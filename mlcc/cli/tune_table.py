@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from mlcc.cli.cmd_bench import show_time
+from mlcc.cli.cmd_bench import format_time
 
 if TYPE_CHECKING:
     from mlcc.tune.engine import Tuning
     from mlcc.tune.kernel_search import KernelSearch
 
-EVERY = 0.5  # between two updates of the table
-MINUTE = 60.0
+REFRESH_SECONDS = 0.5  # between two updates of the table
+LINE_SECONDS = 60.0
 _HEAD = ("kernel", "share", "default", "best", "gain", "of floor", "trials", "")
 
 
@@ -53,10 +53,10 @@ def _cells(made: Tuning, kernel: KernelSearch, final: bool) -> tuple[str, ...]:
     return (
         kernel.name + (f" x {kernel.task.calls}" if kernel.task.calls > 1 else ""),
         f"{kernel.share:.0%}" if known else "",
-        show_time(kernel.default_seconds).strip() if kernel.default_seconds is not None else "",
-        show_time(kernel.default_seconds * (ratio or 1.0)).strip() if kernel.default_seconds is not None else "",
+        format_time(kernel.default_seconds).strip() if kernel.default_seconds is not None else "",
+        format_time(kernel.default_seconds * (ratio or 1.0)).strip() if kernel.default_seconds is not None else "",
         f"{1 - (ratio or 1.0):.1%}" if known else "",
-        f"{kernel.of_floor:.0%}" if kernel.of_floor is not None else "",
+        f"{kernel.roofline_share:.0%}" if kernel.roofline_share is not None else "",
         str(kernel.trials),
         why,
     )
@@ -89,7 +89,7 @@ class LiveTable:
         now = self._clock()
         if now < self._next:
             return
-        self._next = now + EVERY
+        self._next = now + REFRESH_SECONDS
         size = shutil.get_terminal_size()
         lines = [line[: size.columns - 1] for line in table(made, max(size.lines - 5, 1))]
         self.close()
@@ -110,11 +110,11 @@ class LineAMinute:
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write, self._clock = write, clock
-        self._next = clock() + MINUTE
+        self._next = clock() + LINE_SECONDS
 
     def changed(self, made: Tuning) -> None:
         if self._clock() >= self._next:
-            self._next = self._clock() + MINUTE
+            self._next = self._clock() + LINE_SECONDS
             self._write(summary(made))
 
     def close(self) -> None:

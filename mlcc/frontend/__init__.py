@@ -3,7 +3,7 @@
 import importlib as _importlib
 from typing import Any as _Any
 
-from mlcc.frontend.fx.entry_point import offer as _offer
+from mlcc.frontend.fx.entry_point import register_entry_point as _offer
 
 _PUBLIC = {
     "detach_params": "mlcc.frontend.params",

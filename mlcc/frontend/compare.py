@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mlcc.errors import CallError, CompileError, error
-from mlcc.frontend.place import Place, place_of
-from mlcc.frontend.sampling import draw, pairs, sizes_of, values_of
+from mlcc.frontend.location import SourceLocation, location_of
+from mlcc.frontend.sampling import decoded_values, format_sizes, random_inputs, sizes_of
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.visit import substitute
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 TARGET = "llvm{cpu=native}"
 
 
-class Refused(Exception):
+class ModelRejected(Exception):
     """Raised when the framework does not run a model, or does not accept inputs."""
 
 
-class Runner(Protocol):
+class FrameworkRunner(Protocol):
     """A model in its own framework. Arrays are in the order of the inputs, in the storage types of their dtypes."""
 
     name: str  # of the framework
@@ -72,7 +72,7 @@ class Report:
 class Comparison:
     """Compares a module with a model. `rtol` is relative to the largest element of a result."""
 
-    def __init__(self, module: IRModule, runner: Runner, rtol: float, seed: int = 0) -> None:
+    def __init__(self, module: IRModule, runner: FrameworkRunner, rtol: float, seed: int = 0) -> None:
         self.module, self.runner, self.rtol, self.seed = module, runner, rtol, seed
         main = module.functions["main"]
         assert isinstance(main, relax.Function)
@@ -87,14 +87,14 @@ class Comparison:
         main = _load(self.module)
         rng = np.random.default_rng(self.seed)
         for sizes in sizes_of(self.func, given):
-            inputs = draw(self.func, sizes, rng)
+            inputs = random_inputs(self.func, sizes, rng)
             try:
                 expected = self.runner.run(inputs)
-            except Refused as exc:
-                report.refused.append(f"{self.runner.name} rejects {pairs(sizes) or 'its inputs'}: {exc}")
+            except ModelRejected as exc:
+                report.refused.append(f"{self.runner.name} rejects {format_sizes(sizes) or 'its inputs'}: {exc}")
                 continue
-            self._compare(main, inputs, expected, pairs(sizes), report)
-            report.compared.append(pairs(sizes))
+            self._compare(main, inputs, expected, format_sizes(sizes), report)
+            report.compared.append(format_sizes(sizes))
             if report.different:
                 return report
         if not report.compared:
@@ -126,17 +126,17 @@ class Comparison:
 
     def _first_difference(self, inputs: list[np.ndarray]) -> str:
         """Describe the first node whose value differs from the framework's: compile, at -O0, a module of all values."""
-        module, places, dtypes = with_all_values(self.module)
+        module, places, dtypes = with_node_values(self.module)
         try:
             theirs = self.runner.node_values(inputs)
-        except Refused as exc:
+        except ModelRejected as exc:
             return f"intermediate values are not available: {exc}"
         results = _load(module, opt_level=0)(*inputs)
         for place, dtype, value in zip(places, dtypes, results[1:] if places else (), strict=True):
             want = theirs.get(place.node)
             if want is None:
                 continue
-            _, problem = difference(values_of(value, dtype), want, self.rtol)
+            _, problem = difference(decoded_values(value, dtype), want, self.rtol)
             if problem:
                 return f"the first node that differs is `{place.node}` ({place.operator}), {place}: {problem}"
         return "every node agrees at -O0, so an optimization is wrong (`mlcc passes --check-each` names the pass)"
@@ -157,7 +157,7 @@ def _leaves(value: Any, info: Any) -> list[np.ndarray]:
         return [leaf for part, kind in zip(value, info.fields, strict=True) for leaf in _leaves(part, kind)]
     array = np.asarray(value)
     dtype = getattr(info, "dtype", None)
-    return [array if dtype is None else values_of(array, dtype)]
+    return [array if dtype is None else decoded_values(array, dtype)]
 
 
 def difference(mine: np.ndarray, theirs: np.ndarray, rtol: float) -> tuple[float, str | None]:
@@ -197,15 +197,15 @@ def _describe_worst(gap: np.ndarray, mine: np.ndarray, theirs: np.ndarray) -> st
 # ---------------------------------------------------------------- all values
 
 
-def with_all_values(module: IRModule) -> tuple[IRModule, list[Place], list[DType]]:
+def with_node_values(module: IRModule) -> tuple[IRModule, list[SourceLocation], list[DType]]:
     """Return a module whose `main` returns its result and then the value of every node of the source model, the nodes'
     source locations, and the values' dtypes."""
     func = module.functions["main"]
     assert isinstance(func, relax.Function) and isinstance(func.body, relax.SeqExpr)
-    last: dict[str, tuple[Place, relax.Var, DType]] = {}
+    last: dict[str, tuple[SourceLocation, relax.Var, DType]] = {}
     for block in func.body.blocks:
         for binding in block.bindings:
-            place = place_of(binding.span) or place_of(getattr(getattr(binding, "value", None), "span", None))
+            place = location_of(binding.span) or location_of(getattr(getattr(binding, "value", None), "span", None))
             info = binding.var.struct_info
             if place is not None and place.node and isinstance(info, relax.TensorStructInfo) and info.dtype is not None:
                 last[place.node] = (place, binding.var, info.dtype)

@@ -15,7 +15,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import values
-from mlcc.ops.relations import Fit, fit, possible
+from mlcc.ops.relations import SubtypeCheck, check_subtype, compatible
 from mlcc.relax import convert, op
 from mlcc.relax.block_builder import BlockBuilder
 
@@ -65,22 +65,22 @@ class Emitter:
         expr = convert.as_expr(value)
         name = hint or self._hint
         var = self.bb.emit(expr if self._span is None else _with_span(expr, self._span), name)
-        self._variables.emitted(var, name)
+        self._variables.record(var, name)
         return var
 
     def match_cast(self, value: relax.Expr, info: relax.StructInfo) -> relax.Var:
         """Bind a variable to a value that is checked against `info` at run time; new symbols are defined there."""
         var = self.bb.match_cast(value, info, self._hint)
-        self._variables.emitted(var, self._hint)
+        self._variables.record(var, self._hint)
         return var
 
     def named(self, value: relax.Expr, name: str) -> relax.Expr:
         """Return the value and name its variable after the value of the source model."""
         if isinstance(value, relax.Var):
-            self._variables.is_value(value, name)
+            self._variables.name_value(value, name)
         return value
 
-    def as_known(self, value: relax.Expr, shape: Shape, dtype: str | DType | None = None) -> relax.Expr:
+    def with_stated_shape(self, value: relax.Expr, shape: Shape, dtype: str | DType | None = None) -> relax.Expr:
         """Return the value with the shape that the source model states for it.
 
         If inference is less precise, or the two differ only for sizes that the source rules out, emit `R.match_cast`,
@@ -89,10 +89,10 @@ class Emitter:
         """
         wanted = values.tensor_info(shape, dtype or self.dtype(value))
         inferred = value.struct_info
-        relation = Fit.NARROWS if inferred is None else fit(wanted, inferred)
-        if relation is Fit.COVERS:
+        relation = SubtypeCheck.NARROWS if inferred is None else check_subtype(wanted, inferred)
+        if relation is SubtypeCheck.COVERS:
             return value
-        if relation is Fit.CONTRADICTS and (inferred is None or not possible(wanted, inferred)):
+        if relation is SubtypeCheck.CONTRADICTS and (inferred is None or not compatible(wanted, inferred)):
             raise Unsupported(f"the model states the type `{wanted}`, but its operands imply `{inferred}`")
         return self.match_cast(self.emit(value), wanted)
 
@@ -105,17 +105,17 @@ class Emitter:
         return self.symbol(self.bb.get_unique_name(name))
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
+    def new_scope(self) -> Iterator[None]:
         """Open a scope: bindings emitted inside are not visible after it, so importers drop their cached values."""
         yield
 
     @contextmanager
-    def on_trial(self) -> Iterator[BlockBuilder]:
+    def dry_run(self) -> Iterator[BlockBuilder]:
         """Emit into a temporary builder, which leaves neither bindings nor names behind."""
         before = self.bb, self._variables
         self.bb, self._variables = BlockBuilder(), VariableNames()
         try:
-            with self.apart():
+            with self.new_scope():
                 yield self.bb
         finally:
             self.bb, self._variables = before
@@ -132,7 +132,7 @@ class Emitter:
         """A constant of rank 0."""
         import numpy as np
 
-        from mlcc.ir.narrow import encode
+        from mlcc.ir.narrow_floats import encode
 
         element = DType.of(dtype)
         return self.constant(encode(np.asarray(value), element), str(element))
@@ -189,10 +189,10 @@ class Emitter:
     def reshape(self, value: relax.Expr, shape: Shape) -> relax.Expr:
         """Reshape a value; a value of that shape is returned unchanged."""
         target = self.shape_expr(shape)
-        same = isinstance(value.struct_info, relax.TensorStructInfo) and fit(
+        same = isinstance(value.struct_info, relax.TensorStructInfo) and check_subtype(
             values.tensor_info(shape, self.dtype(value)), value.struct_info
         )
-        return value if same is Fit.COVERS else self.emit(op.reshape(value, target))
+        return value if same is SubtypeCheck.COVERS else self.emit(op.reshape(value, target))
 
     # ------------------------------------------------------------ the function
 
@@ -222,9 +222,7 @@ class Emitter:
         """The module, its bindings in dataflow blocks, its variables named after the nodes of the source model."""
         from mlcc.driver import run_passes
 
-        return self._variables.applied(
-            run_passes(self.bb.get(), "to-dataflow{min_size=1},recognize-operators,dead-code")
-        )
+        return self._variables.apply(run_passes(self.bb.get(), "to-dataflow{min_size=1},recognize-operators,dead-code"))
 
 
 def _with_span(value: Any, span: Span) -> Any:

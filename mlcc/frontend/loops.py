@@ -16,7 +16,7 @@ from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.node import walk
-from mlcc.ops.relations import Fit, differ, fit
+from mlcc.ops.relations import SubtypeCheck, can_differ, check_subtype
 from mlcc.ops.values import tensor_info
 from mlcc.passes.graph.symbolic import free_symbols, info_symbols, mentioned_symbols
 from mlcc.relax.construct import prim_value, shape_expr
@@ -26,7 +26,7 @@ Exprs: TypeAlias = Sequence[relax.Expr]
 
 
 @dataclass(frozen=True)
-class Round:
+class Iteration:
     """The results of one iteration of a loop."""
 
     carried: Exprs  # the loop-carried values for the next iteration
@@ -35,7 +35,7 @@ class Round:
 
 
 # body(iteration number, carried, captured): emits an iteration at the current position
-Body: TypeAlias = Callable[[relax.Expr, list[relax.Expr], list[relax.Expr]], Round]
+Body: TypeAlias = Callable[[relax.Expr, list[relax.Expr], list[relax.Expr]], Iteration]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def run_loop(t: Emitter, loop: Loop) -> tuple[list[relax.Expr], list[relax.Expr]
 
     if endless and loop.max_iterations is None:
         raise Unsupported("the loop never ends")
-    with t.apart():
+    with t.new_scope():
         state = t.bb.emit_while(condition, step, groups.joined, "loop")
     results = [t.emit(relax.TupleGetItem(state, i)) for i in range(len(groups.joined))]
     last, carried, rows, *_ = groups.split(results)
@@ -128,7 +128,7 @@ def _infer_iteration(t: Emitter, loop: Loop) -> _IterationTypes:
     given = [*loop.carried, *loop.captured]
     params = [relax.Var(f"v{i}", value.struct_info) for i, value in enumerate(given)]
     number = relax.Var("number", t.scalar(0, "int64").struct_info)
-    with t.on_trial() as builder:
+    with t.dry_run() as builder:
         with builder.function("tried", [number, *params]):
             carried, outer = params[: len(loop.carried)], params[len(loop.carried) :]
             iteration = loop.body(number, list(carried), list(outer))
@@ -167,7 +167,7 @@ def _mentions_any(node: Any, symbols: Container[tir.Var]) -> bool:
 def _check_shapes(before: Exprs, after: Sequence[relax.StructInfo]) -> None:
     for old, new in zip(before, after, strict=True):
         assert old.struct_info is not None
-        if fit(old.struct_info, new) is Fit.CONTRADICTS:
+        if check_subtype(old.struct_info, new) is SubtypeCheck.CONTRADICTS:
             change = f"it is `{old.struct_info}`, and `{new}` after an iteration"
             raise Unsupported(f"a loop-carried value must keep its shape, or grow by a constant extent: {change}")
 
@@ -244,7 +244,7 @@ def _find_growth(t: Emitter, loop: Loop, after: Sequence[relax.StructInfo]) -> G
         old, dims = _dims(value.struct_info), _dims(new)
         if old is None or dims is None or len(old) != len(dims):
             continue
-        changed = [axis for axis, (a, b) in enumerate(zip(old, dims, strict=True)) if differ(a, b)]
+        changed = [axis for axis, (a, b) in enumerate(zip(old, dims, strict=True)) if can_differ(a, b)]
         if len(changed) == 1:
             axes[at] = changed[0]
     if not axes:
@@ -282,7 +282,7 @@ def _preallocate(t: Emitter, loop: Loop, growing: Growths) -> Loop:
             "derive the trip count from shapes, or make it constant",
         )
 
-    def body(number: relax.Expr, carried: list[relax.Expr], outer: list[relax.Expr]) -> Round:
+    def body(number: relax.Expr, carried: list[relax.Expr], outer: list[relax.Expr]) -> Iteration:
         before = c.minimum(_as_symbol(t, number), c.sub(c.as_expr(most), 1))
         iteration = loop.body(number, _slice_filled(t, carried, growing, before), outer)
         after = list(iteration.carried)

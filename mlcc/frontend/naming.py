@@ -36,17 +36,17 @@ class VariableNames:
     def __init__(self) -> None:
         self._emitted: dict[str, _Emitted] = {}  # by the builder's name, which is unique
 
-    def emitted(self, var: relax.Var, node: str) -> None:
+    def record(self, var: relax.Var, node: str) -> None:
         """Note the node that a variable was emitted for."""
         self._emitted.setdefault(var.name, _Emitted(node))
 
-    def is_value(self, var: relax.Var, name: str) -> None:
+    def name_value(self, var: relax.Var, name: str) -> None:
         """Note that a variable is a value of the source model. The first name of a variable is kept."""
         known = self._emitted.get(var.name)
         if known is not None and not known.value:
             known.value = name
 
-    def applied(self, module: IRModule) -> IRModule:
+    def apply(self, module: IRModule) -> IRModule:
         """Return the module with renamed variables: values are `linear`, intermediates `linear_matmul`."""
         copy = module.copy()
         for name, func in module.functions.items():

@@ -13,7 +13,7 @@ from mlcc.ir.node import Attrs, replace
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ir.visit import Rewriter
 from mlcc.passes.graph.relax_mutator import RelaxMutator
-from mlcc.relax.construct import flat, get_item, make_function, make_seq, make_tuple
+from mlcc.relax.construct import flatten_block, get_item, make_function, make_seq, make_tuple
 
 DTYPES = ("float16", "bfloat16")
 _MAX_FINITE = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
@@ -29,7 +29,7 @@ _FLOAT32_OPERANDS = frozenset(
 _OPAQUE = frozenset(f"relax.{name}" for name in ("call_tir", "call_tir_inplace", "call_dps_packed", "call_pure_packed"))
 
 
-def in_dtype(module: IRModule, dtype: str | None) -> IRModule:
+def convert_precision(module: IRModule, dtype: str | None) -> IRModule:
     """Convert a module to `float16` or `bfloat16`; None leaves it as it is.
 
     Float32 inputs, results, weights, and values computed from them become `dtype`; all other dtypes stay. A value that
@@ -99,7 +99,8 @@ class _Narrow(RelaxMutator):
         if "params" not in func.attrs:
             return func.attrs
         arrays = [
-            narrowed(TensorData.of(a), self.dtype).array if a.dtype == "float32" else a for a in func.attrs["params"]
+            narrow_tensor(TensorData.of(a), self.dtype).array if a.dtype == "float32" else a
+            for a in func.attrs["params"]
         ]
         return Attrs({**func.attrs, "params": arrays})
 
@@ -110,7 +111,7 @@ class _Narrow(RelaxMutator):
         before, self._casts = self._casts, {}
         body = self.narrow(visited.body)
         self._casts = before
-        rest = flat(relax.BindingBlock(tuple(self._binding_stack.pop())))
+        rest = flatten_block(relax.BindingBlock(tuple(self._binding_stack.pop())))
         return visited if body is visited.body else replace(make_seq([*visited.blocks, *rest], body), span=seq.span)
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
@@ -233,15 +234,15 @@ class _Narrow(RelaxMutator):
         if constant.data.dtype is not FLOAT32:
             return constant
         if constant.data not in self._constants:
-            data = narrowed(constant.data, self.dtype)
+            data = narrow_tensor(constant.data, self.dtype)
             info = self.stated(constant.struct_info)
             self._constants[constant.data] = relax.Constant(data, info, span=constant.span)
         return self._constants[constant.data]
 
 
-def narrowed(data: TensorData, dtype: DType) -> TensorData:
+def narrow_tensor(data: TensorData, dtype: DType) -> TensorData:
     """Round a float32 tensor to the nearest `float16` or `bfloat16` numbers; finite numbers stay finite."""
-    from mlcc.ir.narrow import encode
+    from mlcc.ir.narrow_floats import encode
 
     if data.array is None:
         return TensorData(dtype, data.shape, None, data.key)

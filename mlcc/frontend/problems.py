@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mlcc.errors import CompileError, Diagnostic, Span, error
-from mlcc.frontend.place import place_of
+from mlcc.frontend.location import location_of
 
 _PLACES_SHOWN = 3
 _SUPPLY_HELP = "supply a converter with `--map FILE.py` or `custom_convert_map=`"
@@ -56,6 +56,6 @@ def _diagnostic(operator: str, reason: str, help: str, spans: list[Span]) -> Dia
 
 def _places(spans: list[Span]) -> str:
     """Format the first few distinct source locations."""
-    known = list(dict.fromkeys(str(place_of(span)) for span in spans))
+    known = list(dict.fromkeys(str(location_of(span)) for span in spans))
     more = f" and {len(known) - _PLACES_SHOWN} more" if len(known) > _PLACES_SHOWN else ""
     return "; ".join(known[:_PLACES_SHOWN]) + more

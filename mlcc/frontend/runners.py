@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, error
-from mlcc.frontend.compare import Refused, Runner
+from mlcc.frontend.compare import FrameworkRunner, ModelRejected
 from mlcc.frontend.source import suffix_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _FIRST_LINE = 200  # shown characters of a framework's error message
 
 
-def runner_of(path: str) -> Runner:
+def framework_runner(path: str) -> FrameworkRunner:
     """Return the runner of a model. Raises CompileError E1077 if the framework is missing or rejects the model."""
     make = RUNNERS.get(suffix_of(path))
     if make is None:
@@ -28,13 +28,13 @@ def runner_of(path: str) -> Runner:
     except ImportError as exc:
         text = f"comparing {path} needs the package `{exc.name}`"
         raise CompileError(error("E1077", text, help="pip install torch, or onnxruntime for .onnx")) from None
-    except Refused as exc:
+    except ModelRejected as exc:
         raise CompileError(error("E1077", f"the framework of {path} cannot run it: {exc}")) from None
 
 
-def _refusal(exc: Exception) -> Refused:
+def _refusal(exc: Exception) -> ModelRejected:
     lines = str(exc).strip().splitlines() or [""]
-    return Refused(f"{type(exc).__name__}: {lines[0][:_FIRST_LINE]}")
+    return ModelRejected(f"{type(exc).__name__}: {lines[0][:_FIRST_LINE]}")
 
 
 # ---------------------------------------------------------------- PyTorch
@@ -217,11 +217,11 @@ def _with_all_outputs(path: str) -> tuple[Any, list[str]]:
     return model, [node.name or node.output[0] for node in nodes]
 
 
-def _onnx(path: str) -> Runner:
+def _onnx(path: str) -> FrameworkRunner:
     try:
         return OnnxRuntimeRunner(path)
     except ImportError:
         return OnnxReferenceRunner(path)
 
 
-RUNNERS: dict[str, Callable[[str], Runner]] = {".pt2": TorchRunner, ".onnx": _onnx}
+RUNNERS: dict[str, Callable[[str], FrameworkRunner]] = {".pt2": TorchRunner, ".onnx": _onnx}

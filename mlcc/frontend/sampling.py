@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow import decode, encode
+from mlcc.ir.narrow_floats import decode, encode
 from mlcc.passes.graph.symbolic import info_symbols
 from mlcc.relax.queries import all_bindings, is_call
 
@@ -55,7 +55,7 @@ def _in_range(func: relax.Function, name: str) -> list[int]:
     return [size for size in _CANDIDATE_SIZES if low <= size <= high] or [low, high]
 
 
-def draw(func: relax.Function, sizes: Mapping[tir.Var, int], rng: np.random.Generator) -> list[np.ndarray]:
+def random_inputs(func: relax.Function, sizes: Mapping[tir.Var, int], rng: np.random.Generator) -> list[np.ndarray]:
     """Draw an array for each input, in the storage type of its dtype: normally distributed floats, and integers that
     are valid indices of the tables they index. Raises CompileError E1077 for an input that is not a tensor of known
     shape."""
@@ -69,7 +69,7 @@ def _random_array(param: relax.Var, func: relax.Function, sizes: Mapping[tir.Var
     dims = getattr(info, "dims", None)
     if not isinstance(info, relax.TensorStructInfo) or dims is None or info.dtype is None:
         raise CompileError(error("E1077", f"no input can be generated for `{param.name}`, which is {info}"))
-    shape = tuple(extent(dim, sizes) for dim in dims)
+    shape = tuple(evaluate_extent(dim, sizes) for dim in dims)
     dtype = info.dtype
     if dtype.is_bool:
         return np.asarray(rng.integers(0, 2, shape), bool)
@@ -78,7 +78,7 @@ def _random_array(param: relax.Var, func: relax.Function, sizes: Mapping[tir.Var
     return encode(rng.standard_normal(shape).astype(np.float32), dtype)
 
 
-def extent(dim: tir.Expr, sizes: Mapping[tir.Var, int]) -> int:
+def evaluate_extent(dim: tir.Expr, sizes: Mapping[tir.Var, int]) -> int:
     """Evaluate a dimension for sizes of symbols. Raises CompileError E1077 if they do not determine it."""
     from mlcc.arith.analyzer import Analyzer
     from mlcc.ir import construct as c
@@ -114,11 +114,11 @@ def _gathered_extent(take: Any) -> int | None:
     return tir.const_int(dims[int(axis)]) if axis is not None else None
 
 
-def values_of(stored: np.ndarray, dtype: DType) -> np.ndarray:
+def decoded_values(stored: np.ndarray, dtype: DType) -> np.ndarray:
     """Return the elements in a dtype that NumPy supports: float32 for dtypes that it lacks."""
     return decode(stored, dtype)
 
 
-def pairs(sizes: Mapping[tir.Var, int]) -> str:
+def format_sizes(sizes: Mapping[tir.Var, int]) -> str:
     """Format sizes: `b=2, s=3`."""
     return ", ".join(itertools.starmap("{}={}".format, ((v.name, n) for v, n in sizes.items())))

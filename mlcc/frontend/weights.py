@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, Diagnostic, error
-from mlcc.grammar.constants import lies_below
+from mlcc.grammar.constants import is_inside_folder
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import find
@@ -19,7 +19,7 @@ from mlcc.relax.construct import make_function
 if TYPE_CHECKING:
     import numpy as np
 
-    from mlcc.array_files import ArrayFile, Joined
+    from mlcc.array_files import ArrayFile, MergedArrays
 
 _MAX_SHOWN = 5
 
@@ -33,12 +33,12 @@ def weights_of(module: IRModule) -> dict[str, list[relax.Constant]]:
     return by_name
 
 
-def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str], list[str]]:
+def replace_weights(module: IRModule, arrays: MergedArrays) -> tuple[IRModule, list[str], list[str]]:
     """Replace the weights of a module by data from files. Return the module, the weights without an array, and the
     arrays without a weight. Raises CompileError E1072 for data of another dtype or shape, if no name matches, and if a
     weight seems to be renamed."""
     from mlcc.array_files import read_array
-    from mlcc.grammar.constants import as_tensor, like
+    from mlcc.grammar.constants import as_tensor, constant_type
 
     known = weights_of(module)
     wrong: list[Diagnostic] = []
@@ -47,7 +47,7 @@ def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str],
         old = known[name][0].data
 
         def judge(shape: tuple[int, ...], stored: np.dtype[Any], old: TensorData = old) -> bool:
-            kind, _ = like(shape, stored, old.dtype, old.key)
+            kind, _ = constant_type(shape, stored, old.dtype, old.key)
             if (kind, shape) != (old.dtype, old.shape):
                 wanted = f"{old.dtype} {list(old.shape)}"
                 text = f"the array `{old.key}` is {kind} {list(shape)}, but the model's weight is {wanted}"
@@ -61,7 +61,7 @@ def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str],
             continue
         replacements.update({node: relax.Constant(data, node.struct_info, span=node.span) for node in known[name]})
     if known and not replacements and not wrong:
-        help = f"the model has {listed(list(known))}; the files have {listed(list(arrays))}"
+        help = f"the model has {format_names(list(known))}; the files have {format_names(list(arrays))}"
         wrong.append(error("E1072", "the files have no array with the name of a weight", help=help))
     left = [name for name in known if name not in arrays]
     unused = [name for name in arrays if name not in known]
@@ -93,7 +93,7 @@ def link_files(files: Iterable[ArrayFile], text: str, force: bool) -> list[str]:
     """
     links = []
     for file in files:
-        if lies_below(file.path, text):
+        if is_inside_folder(file.path, text):
             continue
         link = os.path.join(os.path.dirname(text), os.path.basename(file.path))
         try:
@@ -113,15 +113,15 @@ def link_files(files: Iterable[ArrayFile], text: str, force: bool) -> list[str]:
     return links
 
 
-def need_weights(module: IRModule) -> None:
+def require_weights(module: IRModule) -> None:
     """Raise CompileError E1072 that lists the weights whose data are neither in the model nor in a file."""
     absent = [name for name, nodes in weights_of(module).items() if nodes[0].data.array is None]
     if absent:
-        text = f"{len(absent)} weights have no data: {listed(absent)}"
+        text = f"{len(absent)} weights have no data: {format_names(absent)}"
         raise CompileError(error("E1072", text, help="name the file with the weights: --weights w.safetensors"))
 
 
-def listed(names: list[str]) -> str:
+def format_names(names: list[str]) -> str:
     """Format the first few names."""
     shown = ", ".join(f"`{name}`" for name in names[:_MAX_SHOWN]) or "none"
     return shown + (f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else "")

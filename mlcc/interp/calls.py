@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlcc.interp import numbers
-from mlcc.interp.environment import call_packed, extern
+from mlcc.interp import arithmetic
+from mlcc.interp.arithmetic import Value
+from mlcc.interp.environment import call_extern, call_packed
 from mlcc.interp.memory import Pointer, compact_strides
-from mlcc.interp.numbers import Value
 from mlcc.interp.state import State
 from mlcc.ir import tir
-from mlcc.ir.checked import checked_index
+from mlcc.ir.checked_index import checked_index
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import Expr
-from mlcc.runtime.abi import filled
+from mlcc.runtime.abi import fill_numbers
 
 if TYPE_CHECKING:
-    from mlcc.interp.expressions import Closure, ExprCompiler
+    from mlcc.interp.expressions import CompiledExpr, ExprCompiler
 
 
 class Returned(Exception):
@@ -32,7 +32,7 @@ class Returned(Exception):
         self.value = value
 
 
-def compile_call(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def compile_call(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     """The closure of an intrinsic call."""
     from mlcc.interp.expressions import unsupported
 
@@ -69,12 +69,12 @@ def _rule(name: str, node: tir.Call) -> Callable[..., Value] | None:
 def in_float_dtype(function: Callable[..., Value], dtype: DType) -> Callable[..., Value]:
     """`function` on values of a floating `dtype`: narrow types compute in float32 and round once."""
     if not dtype.is_float:
-        kind = numbers.carrier(dtype)
+        kind = arithmetic.carrier(dtype)
         return lambda *a: np.asarray(function(*a)).astype(kind)[()]
     if dtype.bits >= 32:
-        kind = numbers.carrier(dtype)
+        kind = arithmetic.carrier(dtype)
         return lambda *a: np.asarray(function(*a)).astype(kind, copy=False)[()]
-    return lambda *a: numbers.narrowed(function(*[numbers.widened(v) for v in a]), dtype)
+    return lambda *a: arithmetic.narrowed(function(*[arithmetic.widened(v) for v in a]), dtype)
 
 
 def _elementwise(function: Callable[[float], float]) -> Callable[..., Value]:
@@ -122,7 +122,7 @@ def _unsigned(value: Value, dtype: DType) -> np.ndarray:
 
 
 def _popcount(value: Value, dtype: DType) -> Value:
-    return np.bitwise_count(_unsigned(value, dtype)).astype(numbers.carrier(dtype))[()]
+    return np.bitwise_count(_unsigned(value, dtype)).astype(arithmetic.carrier(dtype))[()]
 
 
 def _clz(value: Value, dtype: DType) -> Value:
@@ -143,14 +143,14 @@ def _shift(a: Value, n: Value, left: bool, dtype: DType) -> Value:
     shifted = np.left_shift(a, count) if left else np.right_shift(a, count)
     out = np.zeros((), a.dtype) if left else np.where(a < 0, np.array(-1).astype(a.dtype), np.zeros((), a.dtype))
     shifted = np.where(inside, shifted, out).astype(a.dtype)[()]
-    back = numbers.fit(dtype)
+    back = arithmetic.rounding_function(dtype)
     return shifted if back is None else back(shifted)
 
 
 def _bit_not(a: Value, dtype: DType) -> Value:
     if dtype.is_bool:
         return np.logical_not(a)
-    back = numbers.fit(dtype)
+    back = arithmetic.rounding_function(dtype)
     inverted = np.bitwise_not(a)
     return inverted if back is None else back(inverted)
 
@@ -171,18 +171,18 @@ _BITS: dict[str, Callable[..., Value]] = {
 # ---------------------------------------------------------------- calls that are not functions of numbers
 
 
-def _first_argument(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _first_argument(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     """`likely(x)` and the like: x."""
     return compiler.expr(node.args[0])
 
 
-def _no_op(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _no_op(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     """Barriers and hints, which do nothing because iterations run in order."""
     zero = np.int32(0)
     return lambda s: zero
 
 
-def _checked_index(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _checked_index(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     """Check an index and bring it within bounds; inactive vectorized iterations and lanes are ignored."""
     from mlcc.interp.expressions import unsupported
 
@@ -205,19 +205,19 @@ def _checked_index(compiler: ExprCompiler, node: tir.Call) -> Closure:
                 first = int(np.argmax(bad))
                 shape = bad.shape
                 one, count = (int(np.broadcast_to(v, shape).ravel()[first]) for v in (index_values, size))
-                s.fault("E0818", filled(parts.message, one, count), node)
+                s.fault("E0818", fill_numbers(parts.message, one, count), node)
             place = np.where(outside, 0, place)
         return place[()]
 
     return run
 
 
-def _constant_true(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _constant_true(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     yes = np.bool_(True)
     return lambda s: yes
 
 
-def _reinterpret(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _reinterpret(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     """Reinterpret the bits as another type."""
     source, to = node.args[0].dtype, node.dtype
     value = compiler.expr(node.args[0])
@@ -225,24 +225,24 @@ def _reinterpret(compiler: ExprCompiler, node: tir.Call) -> Closure:
         return value
 
     def run(s: State) -> Value:
-        raw = np.asarray(numbers.to_memory(value(s), source))
-        raw = raw.astype(numbers.stored(source))
+        raw = np.asarray(arithmetic.to_memory(value(s), source))
+        raw = raw.astype(arithmetic.stored(source))
         if source.element.bits == to.element.bits:
-            bits = raw.view(numbers.stored(to))
+            bits = raw.view(arithmetic.stored(to))
         else:
-            bits = np.ascontiguousarray(raw).view(numbers.stored(to))
-        return numbers.from_memory(bits, to)[()]
+            bits = np.ascontiguousarray(raw).view(arithmetic.stored(to))
+        return arithmetic.from_memory(bits, to)[()]
 
     return run
 
 
-def _vector_half(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _vector_half(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     value, lanes = compiler.expr(node.args[0]), node.dtype.lanes
     low = node.op.name.endswith("low")
     return lambda s: np.asarray(value(s))[..., :lanes] if low else np.asarray(value(s))[..., -lanes:]
 
 
-def _combine(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _combine(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     a, b = compiler.exprs(node.args)
 
     def run(s: State) -> Value:
@@ -251,7 +251,7 @@ def _combine(compiler: ExprCompiler, node: tir.Call) -> Closure:
     return run
 
 
-def _return(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _return(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     value = compiler.expr(node.args[0]) if node.args else None
 
     def run(s: State) -> Value:
@@ -260,7 +260,7 @@ def _return(compiler: ExprCompiler, node: tir.Call) -> Closure:
     return run
 
 
-def _extern(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _extern(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     """A C function by name: libm's by their meaning, others from the environment."""
     name = node.args[0].value  # type: ignore[attr-defined]
     args = compiler.exprs(node.args[1:])
@@ -268,7 +268,7 @@ def _extern(compiler: ExprCompiler, node: tir.Call) -> Closure:
     if known is not None and node.dtype.is_float:
         rule = in_float_dtype(known, node.dtype.element)
         return lambda s: rule(*[a(s) for a in args])
-    return lambda s: extern(name, [a(s) for a in args], node, s)
+    return lambda s: call_extern(name, [a(s) for a in args], node, s)
 
 
 def libm(name: str) -> Callable[..., Value] | None:
@@ -292,14 +292,14 @@ def _round_away(x: Value) -> Value:
     return truncated + np.copysign(np.abs(x - truncated) >= 0.5, x)
 
 
-def _packed(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _packed(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     name = node.args[0].value  # type: ignore[attr-defined]
     args = compiler.exprs(node.args[1:])
     dtypes = [a.dtype for a in node.args[1:]]
     return lambda s: call_packed(name, [a(s) for a in args], dtypes, node, s)
 
 
-def _address_of(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _address_of(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     from mlcc.interp.expressions import unsupported
 
     load = node.args[0]
@@ -313,18 +313,18 @@ def _address_of(compiler: ExprCompiler, node: tir.Call) -> Closure:
         at = view.offset
         for index, stride in zip(indices(s), view.strides, strict=True):
             at = at + np.asarray(index).astype(np.int64)[()] * stride
-        return Pointer(view.storage, at * numbers.stored(buffer.dtype).itemsize * buffer.dtype.lanes)
+        return Pointer(view.storage, at * arithmetic.stored(buffer.dtype).itemsize * buffer.dtype.lanes)
 
     return run
 
 
-def _access_ptr(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _access_ptr(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     """tvm_access_ptr(type, data, offset, extent, mask): data plus offset elements of the type."""
     from mlcc.interp.expressions import pointer_of
 
     kind, data, offset, *_ = node.args
     place, shift = compiler.expr(data), compiler.expr(offset)
-    size = numbers.stored(kind.dtype).itemsize * kind.dtype.lanes
+    size = arithmetic.stored(kind.dtype).itemsize * kind.dtype.lanes
 
     def run(s: State) -> Pointer:
         base = pointer_of(place(s), s, node)
@@ -333,7 +333,7 @@ def _access_ptr(compiler: ExprCompiler, node: tir.Call) -> Closure:
     return run
 
 
-def _byte_offset(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _byte_offset(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     from mlcc.interp.expressions import pointer_of
 
     place, shift = compiler.expr(node.args[0]), compiler.expr(node.args[1])
@@ -345,7 +345,7 @@ def _byte_offset(compiler: ExprCompiler, node: tir.Call) -> Closure:
     return run
 
 
-def _make_array(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _make_array(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     """tvm_stack_make_array(data, shape, strides or 0, ndim, a constant of the dtype, offset): the array itself."""
     from mlcc.interp.expressions import pointer_of, unsupported
 
@@ -354,7 +354,7 @@ def _make_array(compiler: ExprCompiler, node: tir.Call) -> Closure:
         raise unsupported("`tvm_stack_make_array` without `tvm_stack_make_shape`", node)
     place, start, dims = compiler.expr(data), compiler.expr(offset), compiler.exprs(shape.args)
     steps = compiler.exprs(strides.args) if isinstance(strides, tir.Call) else None
-    kind = numbers.stored(element.dtype)
+    kind = arithmetic.stored(element.dtype)
 
     def run(s: State) -> np.ndarray:
         base = pointer_of(place(s), s, node)
@@ -372,22 +372,22 @@ def _make_array(compiler: ExprCompiler, node: tir.Call) -> Closure:
     return run
 
 
-def _is_null(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _is_null(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     value = compiler.expr(node.args[0])
     return lambda s: np.bool_(not isinstance(value(s), Pointer))
 
 
-def _type(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _type(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     return lambda s: node.dtype
 
 
-def _lane_mask(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _lane_mask(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     base, limit = compiler.exprs(node.args)
     steps = np.arange(node.dtype.lanes)
     return lambda s: np.asarray(base(s))[..., None] + steps < np.asarray(limit(s))[..., None]
 
 
-def _multiply_shift(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _multiply_shift(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     """round(x * y * 2**(s - q)) for q fractional bits in y, ties upward."""
     args = compiler.exprs(node.args)
 
@@ -402,7 +402,7 @@ def _multiply_shift(compiler: ExprCompiler, node: tir.Call) -> Closure:
     return run
 
 
-def _dot(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _dot(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
     """`dp4a` and `dp2a`: sums of the products of some neighbours each, as int32, and perhaps another number. An operand
     of one group is taken for all lanes."""
     one, other, *start = compiler.exprs(node.args)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlcc.errors import did_you_mean
+from mlcc.interp.arithmetic import stored
 from mlcc.interp.memory import Pointer
-from mlcc.interp.numbers import stored
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.runtime import registry
@@ -66,7 +66,7 @@ def _default_element_type(value: Pointer) -> DType:
     return DType.of({1: "uint8", 2: "uint16", 4: "float32", 8: "float64"}[value.storage.itemsize])
 
 
-def extern(name: str, args: list[Any], node: tir.Call, s: State) -> Any:
+def call_extern(name: str, args: list[Any], node: tir.Call, s: State) -> Any:
     """Call a C function that the environment provides."""
     return _call(name, args, list(node.args[1:]), node, s, "extern function")
 

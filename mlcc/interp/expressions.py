@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from mlcc.errors import CallError, error
-from mlcc.interp import numbers
+from mlcc.interp import arithmetic
+from mlcc.interp.arithmetic import Value
 from mlcc.interp.memory import Pointer
-from mlcc.interp.numbers import Value
 from mlcc.interp.state import State
 from mlcc.interp.strided_views import forms_of
 from mlcc.ir import relax, tir
 from mlcc.ir.tir import Expr
 
-Closure = Callable[[State], Any]
+CompiledExpr = Callable[[State], Any]
 
 
 def unsupported(what: str, node: Any) -> CallError:
@@ -32,15 +32,15 @@ class ExprCompiler:
     """Turns expressions into closures; each node once."""
 
     def __init__(self) -> None:
-        self._memo: dict[int, tuple[Any, Closure]] = {}
-        self._rules: dict[type, Callable[[Any], Closure]] = {
+        self._memo: dict[int, tuple[Any, CompiledExpr]] = {}
+        self._rules: dict[type, Callable[[Any], CompiledExpr]] = {
             tir.Var: self._var, tir.IntImm: self._number, tir.FloatImm: self._number, tir.StringImm: self._string,
             tir.Cast: self._cast, tir.And: self._and, tir.Or: self._or, tir.Not: self._not, tir.Select: self._select,
             tir.Ramp: self._ramp, tir.Broadcast: self._broadcast, tir.Shuffle: self._shuffle, tir.Let: self._let,
             tir.BufferLoad: self._load, tir.Call: self._call,
         }  # fmt: skip
 
-    def expr(self, node: Expr) -> Closure:
+    def expr(self, node: Expr) -> CompiledExpr:
         """The closure of an expression."""
         memoized = self._memo.get(id(node))
         if memoized is not None:
@@ -55,12 +55,12 @@ class ExprCompiler:
         self._memo[id(node)] = (node, closure)
         return closure
 
-    def exprs(self, nodes: tuple[Expr, ...]) -> list[Closure]:
+    def exprs(self, nodes: tuple[Expr, ...]) -> list[CompiledExpr]:
         return [self.expr(n) for n in nodes]
 
     # ------------------------------------------------------------ leaves
 
-    def _var(self, node: tir.Var) -> Closure:
+    def _var(self, node: tir.Var) -> CompiledExpr:
         def value(s: State) -> Value:
             try:
                 return s.values[node]
@@ -69,30 +69,30 @@ class ExprCompiler:
 
         return value
 
-    def _number(self, node: tir.IntImm | tir.FloatImm) -> Closure:
-        constant = numbers.constant(node.value, node.dtype)
+    def _number(self, node: tir.IntImm | tir.FloatImm) -> CompiledExpr:
+        constant = arithmetic.constant(node.value, node.dtype)
         return lambda s: constant
 
-    def _string(self, node: tir.StringImm) -> Closure:
+    def _string(self, node: tir.StringImm) -> CompiledExpr:
         return lambda s: node.value
 
     # ------------------------------------------------------------ operators
 
-    def _binary(self, node: tir.BinaryOp) -> Closure:
+    def _binary(self, node: tir.BinaryOp) -> CompiledExpr:
         a, b = self.expr(node.lhs), self.expr(node.rhs)
-        rule = numbers.binary(type(node), node.lhs.dtype)
+        rule = arithmetic.binary(type(node), node.lhs.dtype)
         return lambda s: rule(a(s), b(s))
 
-    def _cast(self, node: tir.Cast) -> Closure:
+    def _cast(self, node: tir.Cast) -> CompiledExpr:
         value = self.expr(node.value)
-        rule = numbers.cast(node.dtype, node.value.dtype)
+        rule = arithmetic.cast(node.dtype, node.value.dtype)
         return lambda s: rule(value(s))
 
-    def _not(self, node: tir.Not) -> Closure:
+    def _not(self, node: tir.Not) -> CompiledExpr:
         value = self.expr(node.value)
         return lambda s: np.logical_not(value(s))
 
-    def _and(self, node: tir.And) -> Closure:
+    def _and(self, node: tir.And) -> CompiledExpr:
         a, b = self.expr(node.lhs), self.expr(node.rhs)
         wide = node.dtype.lanes > 1
 
@@ -102,12 +102,12 @@ class ExprCompiler:
                 return b(s) if left else left
             if wide:
                 return np.logical_and(left, b(s))
-            with s.under(left) as some:
+            with s.masked(left) as some:
                 return np.logical_and(left, b(s)) if some else np.zeros_like(left)
 
         return value
 
-    def _or(self, node: tir.Or) -> Closure:
+    def _or(self, node: tir.Or) -> CompiledExpr:
         a, b = self.expr(node.lhs), self.expr(node.rhs)
         wide = node.dtype.lanes > 1
 
@@ -117,12 +117,12 @@ class ExprCompiler:
                 return left if left else b(s)
             if wide:
                 return np.logical_or(left, b(s))
-            with s.under(~left) as some:
+            with s.masked(~left) as some:
                 return np.logical_or(left, b(s)) if some else left
 
         return value
 
-    def choice(self, condition: Expr, yes: Expr, no: Expr) -> Closure:
+    def choice(self, condition: Expr, yes: Expr, no: Expr) -> CompiledExpr:
         """Select between two values, for each vectorized iteration and lane by its own condition."""
         if condition.dtype.lanes > 1:
             return self._choice_by_lane(condition, yes, no)
@@ -133,11 +133,11 @@ class ExprCompiler:
             chosen = test(s)
             if not isinstance(chosen, np.ndarray):
                 return a(s) if chosen else b(s)
-            with s.under(chosen) as some:
+            with s.masked(chosen) as some:
                 left = a(s) if some else None
             if left is None:  # outside of that mask, under which nothing is active
                 return b(s)
-            with s.under(~chosen) as some:
+            with s.masked(~chosen) as some:
                 if not some:
                     return left
                 right = b(s)
@@ -145,42 +145,42 @@ class ExprCompiler:
 
         return value
 
-    def _choice_by_lane(self, condition: Expr, yes: Expr, no: Expr) -> Closure:
+    def _choice_by_lane(self, condition: Expr, yes: Expr, no: Expr) -> CompiledExpr:
         test, a, b = self.expr(condition), self.expr(yes), self.expr(no)
 
         def value(s: State) -> Value:
             chosen = np.asarray(test(s))
-            with s.under_lanes(chosen) as some:
+            with s.lane_masked(chosen) as some:
                 left = a(s) if some else None
-            with s.under_lanes(~chosen) as some:
+            with s.lane_masked(~chosen) as some:
                 right = b(s) if some else left
             return np.where(chosen, right if left is None else left, right)
 
         return value
 
-    def _select(self, node: tir.Select) -> Closure:
+    def _select(self, node: tir.Select) -> CompiledExpr:
         if node.condition.dtype.lanes == 1:
             return self.choice(node.condition, node.true_value, node.false_value)
         test, a, b = self.expr(node.condition), self.expr(node.true_value), self.expr(node.false_value)
         return lambda s: np.where(test(s), a(s), b(s))
 
-    def _let(self, node: tir.Let) -> Closure:
+    def _let(self, node: tir.Let) -> CompiledExpr:
         value, body, var = self.expr(node.value), self.expr(node.body), node.var
 
         def run(s: State) -> Value:
-            s.values[var] = kept(value(s))
+            s.values[var] = copy_if_view(value(s))
             return body(s)
 
         return run
 
     # ------------------------------------------------------------ vectors
 
-    def _ramp(self, node: tir.Ramp) -> Closure:
+    def _ramp(self, node: tir.Ramp) -> CompiledExpr:
         base, stride = self.expr(node.base), self.expr(node.stride)
-        steps = np.arange(node.lanes).astype(numbers.carrier(node.dtype))
+        steps = np.arange(node.lanes).astype(arithmetic.carrier(node.dtype))
         return lambda s: np.asarray(base(s))[..., None] + np.asarray(stride(s))[..., None] * steps
 
-    def _broadcast(self, node: tir.Broadcast) -> Closure:
+    def _broadcast(self, node: tir.Broadcast) -> CompiledExpr:
         value, lanes = self.expr(node.value), node.lanes
 
         def run(s: State) -> Value:
@@ -189,7 +189,7 @@ class ExprCompiler:
 
         return run
 
-    def _shuffle(self, node: tir.Shuffle) -> Closure:
+    def _shuffle(self, node: tir.Shuffle) -> CompiledExpr:
         vectors = self.exprs(node.vectors)
         single = [v.dtype.lanes == 1 for v in node.vectors]
         indices = [n for i in node.indices if (n := tir.const_int(i)) is not None]
@@ -209,7 +209,7 @@ class ExprCompiler:
 
     # ------------------------------------------------------------ memory
 
-    def _load(self, node: tir.BufferLoad) -> Closure:
+    def _load(self, node: tir.BufferLoad) -> CompiledExpr:
         buffer = node.buffer
         indices, vector = self.indices(node.indices)
         if vector or buffer.dtype.lanes > 1:
@@ -220,7 +220,7 @@ class ExprCompiler:
         def run(s: State) -> Value:
             view = s.view(buffer, node)
             if s.dims or len(closures) != len(view.shape):
-                loaded = s.load_evenly(view, forms) if forms is not None and s.dims else None
+                loaded = s.load_strided(view, forms) if forms is not None and s.dims else None
                 return s.load(view, [c(s) for c in closures], False, node) if loaded is None else loaded
             at = view.offset
             for closure, extent, stride in zip(closures, view.shape, view.strides, strict=True):
@@ -232,7 +232,7 @@ class ExprCompiler:
             if storage.defined is not None and not storage.defined[at]:
                 s.fault("E0871", f"`{view.name}` is read where it was never written", node)
             value = view.data[at]
-            return numbers.from_memory(value, view.dtype)[()] if view.narrow else value
+            return arithmetic.from_memory(value, view.dtype)[()] if view.narrow else value
 
         return run
 
@@ -254,7 +254,7 @@ class ExprCompiler:
 
     # ------------------------------------------------------------ calls
 
-    def _call(self, node: tir.Call) -> Closure:
+    def _call(self, node: tir.Call) -> CompiledExpr:
         from mlcc.interp.calls import compile_call
 
         if isinstance(node.op, relax.GlobalVar):
@@ -263,7 +263,7 @@ class ExprCompiler:
             return self.choice(*node.args)
         return compile_call(self, node)
 
-    def _function(self, node: tir.Call) -> Closure:
+    def _function(self, node: tir.Call) -> CompiledExpr:
         args = self.exprs(node.args)
         name = node.op.name
 
@@ -278,7 +278,7 @@ class ExprCompiler:
         return run
 
 
-def kept(value: Any) -> Any:
+def copy_if_view(value: Any) -> Any:
     """Copy a value that is used later if it is a window of memory, which may change until then."""
     return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlcc.errors import CallError, Span, did_you_mean, error
-from mlcc.interp import environment, numbers
+from mlcc.interp import arithmetic, environment
 from mlcc.interp.graph_values import (
     Closure,
     Mismatch,
@@ -21,10 +21,10 @@ from mlcc.interp.graph_values import (
     for_packed,
     from_operator,
     from_python,
-    match,
+    match_struct_info,
     to_python,
 )
-from mlcc.interp.prim_func import Program, run_prim_func, running
+from mlcc.interp.prim_func import CompiledPrimFunc, interpreter_context, run_prim_func
 from mlcc.interp.state import State
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
@@ -32,7 +32,7 @@ from mlcc.ir.effects import written_parameters
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, replace
 from mlcc.ops.relations import evaluate
-from mlcc.ops.sizes import too_large
+from mlcc.ops.size_limits import too_large
 from mlcc.relax.tail_calls import tail_calls
 
 
@@ -83,8 +83,8 @@ def run_function(
     func = module[name]
     if isinstance(func, tir.PrimFunc):
         return run_prim_func(func, args, module, env)
-    with running():
-        machine = Machine(module, env or {})
+    with interpreter_context():
+        machine = GraphInterpreter(module, env or {})
         infos = [p.struct_info for p in func.params]
         if len(args) != len(infos):
             message = f"`{name}` takes {len(infos)} arguments, but {len(args)} were given"
@@ -103,13 +103,13 @@ class Frame:
         self.sizes = sizes
 
 
-class Machine:
+class GraphInterpreter:
     """Runs the functions of one module; compiled TensorIR functions are kept."""
 
     def __init__(self, module: IRModule, env: Mapping[str, Any]) -> None:
         self.module = module
         self.env = env
-        self._programs: dict[tir.PrimFunc, Program] = {}
+        self._programs: dict[tir.PrimFunc, CompiledPrimFunc] = {}
         self._constants: dict[relax.Constant, Tensor] = {}
         self._tail_calls: dict[relax.Function, frozenset[relax.Call]] = {}
         self._rules: dict[type, Callable[[Any, Frame], Any]] = {
@@ -140,7 +140,7 @@ class Machine:
             frame.values[param] = value
         group = relax.TupleStructInfo(tuple(p.struct_info or relax.ObjectStructInfo() for p in func.params))
         try:
-            match(group, tuple(args), frame.sizes, "argument")
+            match_struct_info(group, tuple(args), frame.sizes, "argument")
         except Mismatch as wrong:
             raise CallError(error(wrong.code, _with_parameter_names(str(wrong), func), func.span)) from None
         return self.expr(func.body, frame)
@@ -190,7 +190,7 @@ class Machine:
         value = self.expr(binding.value, frame)
         if isinstance(binding, relax.MatchCast) and not isinstance(value, _TailCall):
             try:
-                match(binding.struct_info, value, frame.sizes, f"`{binding.var.name}`")
+                match_struct_info(binding.struct_info, value, frame.sizes, f"`{binding.var.name}`")
             except Mismatch as wrong:
                 raise CallError(error("E0814", f"match_cast failed: {wrong}", binding.span)) from None
         frame.values[binding.var] = value
@@ -222,14 +222,14 @@ class Machine:
 
     def _prim(self, expr: relax.PrimValue, frame: Frame) -> Any:
         value = expr.value
-        kind = numbers.carrier(value.dtype)
+        kind = arithmetic.carrier(value.dtype)
         if isinstance(value, (tir.IntImm, tir.FloatImm)):
             return kind.type(value.value)
         number = evaluate(value, frame.sizes) if value.dtype.is_int else None
         if number is not None:
             return kind.type(number)
         state = State(self.env, self.module.functions)
-        state.values.update({v: numbers.carrier(v.dtype).type(n) for v, n in frame.sizes.items()})
+        state.values.update({v: arithmetic.carrier(v.dtype).type(n) for v, n in frame.sizes.items()})
         from mlcc.interp.statements import Compiler
 
         return Compiler().expr(value)(state)
@@ -298,7 +298,7 @@ class Machine:
     def _prim_func(self, func: tir.PrimFunc, args: list[Any], outputs: Sequence[Any], call: relax.Call) -> Any:
         program = self._programs.get(func)
         if program is None:
-            program = self._programs[func] = Program(func)
+            program = self._programs[func] = CompiledPrimFunc(func)
         state = State(self.env, self.module.functions)
         arguments = [a.view() if isinstance(a, Tensor) else a for a in (*args, *outputs)]
         return program.run(arguments, state)
@@ -507,18 +507,23 @@ def _format_message(form: str, values: list[Any]) -> str:
         return " ".join([form, *map(str, values)])
 
 
-_SPECIAL: dict[str, Callable[[Machine, relax.Call, Frame], Any]] = {
-    "call_tir": Machine.call_tir, "call_tir_inplace": Machine.call_tir, "call_tir_with_grad": Machine.call_tir,
-    "dist.call_tir_local_view": Machine.call_tir, "call_dps_packed": Machine.call_dps,
-    "call_pure_packed": Machine.call_pure_packed, "call_inplace_packed": Machine.call_inplace_packed,
-    "invoke_closure": Machine.invoke, "invoke_pure_closure": Machine.invoke, "make_closure": Machine.make_closure,
-    "print": Machine.print_values, "assert_op": Machine.assert_holds, "null_value": Machine.nothing,
-    "builtin.alloc_tensor": Machine.alloc_tensor, "memory.alloc_tensor": Machine.alloc_in_storage,
-    "vm.alloc_tensor": Machine.alloc_in_storage, "memory.alloc_storage": Machine.nothing,
-    "vm.alloc_storage": Machine.nothing, "memory.kill_storage": Machine.nothing, "memory.kill_tensor": Machine.nothing,
-    "vm.kill_object": Machine.nothing, "hint_on_device": Machine.first, "to_vdevice": Machine.first,
-    "builtin.stop_lift_params": Machine.first, "memory.ensure_zero_offset": Machine.first,
+_SPECIAL: dict[str, Callable[[GraphInterpreter, relax.Call, Frame], Any]] = {
+    "call_tir": GraphInterpreter.call_tir, "call_tir_inplace": GraphInterpreter.call_tir,
+    "call_tir_with_grad": GraphInterpreter.call_tir,
+    "dist.call_tir_local_view": GraphInterpreter.call_tir, "call_dps_packed": GraphInterpreter.call_dps,
+    "call_pure_packed": GraphInterpreter.call_pure_packed, "call_inplace_packed": GraphInterpreter.call_inplace_packed,
+    "invoke_closure": GraphInterpreter.invoke, "invoke_pure_closure": GraphInterpreter.invoke,
+    "make_closure": GraphInterpreter.make_closure,
+    "print": GraphInterpreter.print_values, "assert_op": GraphInterpreter.assert_holds,
+    "null_value": GraphInterpreter.nothing,
+    "builtin.alloc_tensor": GraphInterpreter.alloc_tensor, "memory.alloc_tensor": GraphInterpreter.alloc_in_storage,
+    "vm.alloc_tensor": GraphInterpreter.alloc_in_storage, "memory.alloc_storage": GraphInterpreter.nothing,
+    "vm.alloc_storage": GraphInterpreter.nothing, "memory.kill_storage": GraphInterpreter.nothing,
+    "memory.kill_tensor": GraphInterpreter.nothing,
+    "vm.kill_object": GraphInterpreter.nothing, "hint_on_device": GraphInterpreter.first,
+    "to_vdevice": GraphInterpreter.first,
+    "builtin.stop_lift_params": GraphInterpreter.first, "memory.ensure_zero_offset": GraphInterpreter.first,
 }  # fmt: skip
-_SPECIAL.update({f"inspect.tensor_{n}": Machine.inspect for n in (
+_SPECIAL.update({f"inspect.tensor_{n}": GraphInterpreter.inspect for n in (
     "ndim", "shape_i", "stride_i", "byte_offset", "elem_offset", "dtype_code", "dtype_bits", "dtype_lanes",
 )})  # fmt: skip

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mlcc.errors import CallError, Span, error
-from mlcc.interp import numbers
+from mlcc.interp import arithmetic
 from mlcc.interp.memory import Storage, View, compact_strides
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow import is_narrow
+from mlcc.ir.narrow_floats import is_narrow
 from mlcc.ops.relations import evaluate
 
 Sizes = dict[tir.Var, int]
@@ -47,13 +47,13 @@ class Tensor:
 
     def view(self) -> View:
         """As an argument of a TensorIR function."""
-        data = self.storage.typed(numbers.stored(self.dtype))
+        data = self.storage.typed(arithmetic.stored(self.dtype))
         strides = compact_strides(self.shape)
         return View(self.storage, data, self.dtype, self.shape, strides, 0, "tensor", is_narrow(self.dtype), {})
 
     def stored(self) -> np.ndarray:
         """The elements as they lie in memory."""
-        return self.storage.typed(numbers.stored(self.dtype)).reshape(self.shape)
+        return self.storage.typed(arithmetic.stored(self.dtype)).reshape(self.shape)
 
     def checked(self, span: Span | None, what: str) -> np.ndarray:
         """The elements, if all of them were written."""
@@ -68,7 +68,7 @@ class Tensor:
         """The elements as numbers, 16-bit and narrower floats as float32."""
         stored = self.checked(span, "the argument")
         if self.dtype.is_float and self.dtype.bits < 32:
-            return np.asarray(numbers.from_memory(stored, self.dtype), np.float32)
+            return np.asarray(arithmetic.from_memory(stored, self.dtype), np.float32)
         return stored
 
 
@@ -107,7 +107,7 @@ class Mismatch(ValueError):
         self.code = code
 
 
-def match(info: relax.StructInfo | None, value: Any, sizes: Sizes, name: str) -> None:
+def match_struct_info(info: relax.StructInfo | None, value: Any, sizes: Sizes, name: str) -> None:
     """Check a value against struct info, binding symbolic sizes that stand alone. Raises Mismatch."""
     pending: list[tuple[tir.Expr, int, str]] = []
     _match(info, value, sizes, name, pending)
@@ -177,7 +177,7 @@ def from_python(value: Any, info: relax.StructInfo | None) -> Any:
     if isinstance(info, relax.PrimStructInfo) and not isinstance(value, str):
         plain = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
         if isinstance(plain, (bool, int, float, np.generic)):
-            return numbers.carrier(info.dtype).type(plain)
+            return arithmetic.carrier(info.dtype).type(plain)
     wanted = info.dtype if isinstance(info, relax.TensorStructInfo) else None
     if isinstance(value, (bool, int, float)) and wanted is not None:
         value = np.asarray(value)
@@ -196,8 +196,8 @@ def _tensor(array: np.ndarray, wanted: DType | None) -> Tensor:
     except ValueError as bad:
         raise CallError(error("E0804", f"arrays of {array.dtype} are not supported here")) from bad
     if is_narrow(dtype):
-        array = array.view(numbers.stored(dtype))
-    if wanted is not None and is_narrow(wanted) and array.dtype == numbers.stored(wanted):
+        array = array.view(arithmetic.stored(dtype))
+    if wanted is not None and is_narrow(wanted) and array.dtype == arithmetic.stored(wanted):
         dtype = wanted
     return Tensor.of(array, dtype)
 
@@ -250,7 +250,7 @@ def from_operator(value: Any, info: relax.StructInfo | None, narrow: DType | Non
         case relax.ShapeStructInfo():
             return Shape(tuple(int(n) for n in value))
         case relax.PrimStructInfo():
-            return numbers.carrier(info.dtype).type(value)
+            return arithmetic.carrier(info.dtype).type(value)
     if isinstance(value, (tuple, list)) and not isinstance(info, relax.TensorStructInfo):
         return tuple(from_operator(v, None, narrow) for v in value)
     array = np.asarray(value)
@@ -265,5 +265,5 @@ def to_stored(array: np.ndarray, dtype: DType) -> np.ndarray:
     source = DType.of(array.dtype.name)
     if source is dtype:
         return array
-    converted = numbers.cast(dtype, source)(array)
-    return np.asarray(numbers.to_memory(converted, dtype)).reshape(array.shape)
+    converted = arithmetic.cast(dtype, source)(array)
+    return np.asarray(arithmetic.to_memory(converted, dtype)).reshape(array.shape)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from mlcc.interp.arithmetic import carrier
 from mlcc.interp.calls import is_static
-from mlcc.interp.memory import Conflict, Region, Storage, Violation
-from mlcc.interp.numbers import carrier
+from mlcc.interp.memory import LoopCarriedDependence, RegionFault, Storage, VectorizedRegion
 from mlcc.interp.state import State
 from mlcc.ir import tir
 from mlcc.ir.node import children
@@ -27,7 +27,7 @@ MAX_LANES = 1 << 17  # maximum of vectorized iterations: what fits in a cache
 MIN_VECTORIZED = 8
 
 
-class Facts:
+class LoopBodyFacts:
     """Facts of a loop body, collected in one walk: whether the loop may be vectorized, and the buffers it may write."""
 
     def __init__(self, body: Body) -> None:
@@ -83,10 +83,12 @@ def _variables(value: Any) -> set[tir.Var]:
     return variables
 
 
-class Nest:
+class LoopNest:
     """Directly nested loops around a body that is not a loop."""
 
-    def __init__(self, loops: list[tir.For], bounds: list[tuple[Any, Any, Any]], inner: Run, facts: Facts) -> None:
+    def __init__(
+        self, loops: list[tir.For], bounds: list[tuple[Any, Any, Any]], inner: Run, facts: LoopBodyFacts
+    ) -> None:
         self.loops = loops
         self.bounds = bounds  # closures of min, extent and step (None: 1)
         self.inner = inner
@@ -136,12 +138,12 @@ class Nest:
     def _run_ragged(self, s: State, at: int, low: Any, size: Any, step: int, serial: frozenset[int]) -> None:
         """Run a loop whose bounds differ between vectorized iterations: each is masked off at its own bound."""
         if step != 1:
-            raise Violation
+            raise RegionFault
         low, size = np.broadcast_arrays(low, size)
         active = size if s.mask is None else np.where(s.mask, size, 0)
         most = int(active.max()) if active.size else 0
         for number in range(most):
-            with s.under(np.asarray(size > number)) as some:
+            with s.masked(np.asarray(size > number)) as some:
                 if some:
                     s.values[self.loops[at].var] = low + self.kinds[at](number)
                     self._run_from(s, at + 1, serial)
@@ -178,7 +180,7 @@ class Nest:
             order = sorted(sizes)
             try:
                 clash = self._run_region(s, at, low + first * step, step, {p: sizes[p] for p in order})
-            except Violation:
+            except RegionFault:
                 self._run_serially(s, at, low, first, size, step, serial)
                 return
             if clash is None:
@@ -200,12 +202,14 @@ class Nest:
             s.values[var] = kind(low + number * step)
             self._run_from(s, at + 1, serial)
 
-    def _run_region(self, s: State, at: int, low: int, step: int, sizes: dict[int, int]) -> Conflict | None:
+    def _run_region(
+        self, s: State, at: int, low: int, step: int, sizes: dict[int, int]
+    ) -> LoopCarriedDependence | None:
         """Run the chosen loops vectorized. On a loop-carried dependence, undo all writes and return the Conflict."""
         outer_dims, outer_lanes, outer_region, mask = s.dims, s.lanes, s.region, s.mask
         shape = tuple(sizes.values())
         tracked = {id(storage) for storage in self._storages(s)}
-        region = Region(shape, outer_dims, outer_region, tracked)
+        region = VectorizedRegion(shape, outer_dims, outer_region, tracked)
         for axis, position in enumerate(sizes):
             start, stride = (low, step) if position == at else self._bounds(s, position)[::2]
             numbers = start + np.arange(shape[axis], dtype=np.int64) * stride
@@ -218,12 +222,12 @@ class Nest:
         s.region, s.dims, s.lanes = region, outer_dims + len(shape), outer_lanes * int(np.prod(shape))
         try:
             self._run_inner_loops(s, at, sizes)
-        except Conflict as conflict:
+        except LoopCarriedDependence as conflict:
             region.undo()
             if conflict.region is not region:
                 raise
             return conflict
-        except Violation:
+        except RegionFault:
             region.undo()
             raise
         finally:
@@ -242,7 +246,7 @@ class Nest:
             return
         low, size, step = self._bounds(s, at)
         if isinstance(size, np.ndarray) or isinstance(low, np.ndarray):
-            raise Violation
+            raise RegionFault
         var, kind = self.loops[at].var, self.kinds[at]
         for number in range(size):
             s.values[var] = kind(low + number * step)

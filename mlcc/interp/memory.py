@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mlcc.interp.numbers import stored
-from mlcc.interp.strided_views import Steps, Window
+from mlcc.interp.arithmetic import stored
+from mlcc.interp.strided_views import Steps, StridedWindow
 from mlcc.ir.dtypes import DType
 
 Address = Any  # an integer, or an int64 array of them
@@ -88,14 +88,14 @@ def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-class Violation(Exception):
+class RegionFault(Exception):
     """An error in a region. Rerunning its iterations serially reports the first one with its place."""
 
 
-class Conflict(Exception):
+class LoopCarriedDependence(Exception):
     """Iterations of `axis` (an index into the region's axes; None: unknown) depend on one another."""
 
-    def __init__(self, region: Region, axis: int | None) -> None:
+    def __init__(self, region: VectorizedRegion, axis: int | None) -> None:
         super().__init__()
         self.region = region
         self.axis = axis
@@ -105,17 +105,19 @@ class Conflict(Exception):
 class _WindowAccess:
     """One element for each iteration."""
 
-    window: Window
+    window: StridedWindow
     sizes: list[int]
     wrote: bool = False
 
 
-class Region:
+class VectorizedRegion:
     """A set of vectorized iterations. `lanes` numbers them, in a shape that broadcasts with the region's values."""
 
     _next = 1  # numbers are never reused, so marks left by older regions are ignored
 
-    def __init__(self, sizes: tuple[int, ...], outer_dims: int, outer: Region | None, tracked: set[int]) -> None:
+    def __init__(
+        self, sizes: tuple[int, ...], outer_dims: int, outer: VectorizedRegion | None, tracked: set[int]
+    ) -> None:
         self.sizes = sizes
         self.outer = outer
         self.depth: int = 0 if outer is None else outer.depth + 1
@@ -123,9 +125,9 @@ class Region:
         total = 1
         for size in sizes:
             total *= size
-        self.base = Region._next
+        self.base = VectorizedRegion._next
         self.many = self.base + total  # stands for several readers
-        Region._next += total + 1
+        VectorizedRegion._next += total + 1
         lanes = np.arange(self.base, self.base + total, dtype=np.int64)
         self.lanes = lanes.reshape(sizes + (1,) * outer_dims)
         self.axes = range(outer_dims, outer_dims + len(sizes))  # counted from the right
@@ -176,7 +178,7 @@ class Region:
             array[at] = old
         self._log.clear()
 
-    def own(self, storage: Storage, typed: np.ndarray, window: Window, sizes: list[int], writes: bool) -> bool:
+    def own(self, storage: Storage, typed: np.ndarray, window: StridedWindow, sizes: list[int], writes: bool) -> bool:
         """Record an access of one element by each iteration; False if addresses must be recorded one by one."""
         if self.outer is not None and not self.outer.own(storage, typed, window, sizes, writes):
             return False
@@ -239,4 +241,4 @@ class Region:
             pair = zip(np.unravel_index(one, self.sizes), np.unravel_index(two, self.sizes), strict=True)
             differ = [n for n, (a, b) in enumerate(pair) if a != b]
             axis = differ[-1] if differ else None
-        raise Conflict(self, axis)
+        raise LoopCarriedDependence(self, axis)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mlcc.arith.empty_reduction import with_empty_inits
+from mlcc.arith.empty_reduction import insert_empty_reduction_inits
 from mlcc.errors import CallError, error
-from mlcc.interp import numbers
+from mlcc.interp import arithmetic
 from mlcc.interp.calls import Returned
 from mlcc.interp.expressions import ExprCompiler
 from mlcc.interp.memory import Pointer, Storage, View, compact_strides
@@ -18,7 +18,7 @@ from mlcc.interp.state import State, make_view
 from mlcc.interp.statements import Compiler
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.narrow import is_narrow
+from mlcc.ir.narrow_floats import is_narrow
 from mlcc.ir.visit import used_vars
 from mlcc.recursion import deep_recursion
 
@@ -33,13 +33,13 @@ def run_prim_func(
     Arrays of types that NumPy does not have are uint16/uint8 bit patterns or `ml_dtypes` arrays. Raises CallError for
     arguments that do not fit, indices out of bounds, reads of memory that nobody wrote, and failed assertions.
     """
-    with running():
+    with interpreter_context():
         state = State(env or {}, module.functions if module is not None else {})
-        return Program(func).run([as_argument(a) for a in args], state)
+        return CompiledPrimFunc(func).run([as_argument(a) for a in args], state)
 
 
 @contextmanager
-def running() -> Iterator[None]:
+def interpreter_context() -> Iterator[None]:
     """Set up Python for a run: a deep recursion limit for deep expressions, and no NumPy warnings."""
     with deep_recursion(), np.errstate(all="ignore"):
         yield
@@ -58,13 +58,13 @@ def as_argument(value: Any) -> Any:
     raise CallError(error("E0803", f"`{type(value).__name__}` cannot be an argument of a TensorIR function"))
 
 
-class Program:
+class CompiledPrimFunc:
     """A function turned into closures, ready to run any number of times."""
 
     def __init__(self, func: tir.PrimFunc) -> None:
         self.func = func
         compiler = Compiler()
-        body = with_empty_inits(func).body
+        body = insert_empty_reduction_inits(func).body
         self._body = compiler.body(body) if body else lambda s: None
         self._expr = compiler
 
@@ -110,14 +110,14 @@ class Program:
         if not all(used_vars(n) <= known for n in (*buffer.shape, *buffer.strides)):
             raise CallError(error("E0872", f"a pointer has no shape to bind those of `{buffer.name}` to", buffer.span))
         shape, strides = (tuple(int(self._expr.expr(n)(state)) for n in of) for of in (buffer.shape, buffer.strides))
-        size = numbers.stored(buffer.dtype).itemsize * buffer.dtype.lanes
+        size = arithmetic.stored(buffer.dtype).itemsize * buffer.dtype.lanes
         return make_view(buffer, arg.storage, shape, strides or compact_strides(shape), arg.offset // size)
 
 
 def call_in_place(func: tir.PrimFunc, args: Sequence[Any], caller: State, node: Any) -> Any:
     """A call from another TensorIR function: pointers and scalars are passed on."""
     state = State(caller.env, caller.functions)
-    return Program(func).run(args, state)
+    return CompiledPrimFunc(func).run(args, state)
 
 
 def _scalar(param: tir.Var, arg: Any) -> Any:
@@ -128,14 +128,14 @@ def _scalar(param: tir.Var, arg: Any) -> Any:
     if isinstance(arg, (np.ndarray, Pointer, View)):
         message = f"parameter `{param.name}` must be a scalar of {param.dtype}, not an array"
         raise CallError(error("E0803", message, param.span))
-    kind = numbers.carrier(param.dtype)
+    kind = arithmetic.carrier(param.dtype)
     if param.dtype.is_int or param.dtype.is_bool:
         integer = int(arg)
         info = None if param.dtype.is_bool else np.iinfo(kind)
         if integer != arg or (info is not None and not info.min <= integer <= info.max):
             raise CallError(error("E0817", f"{arg} does not fit parameter `{param.name}`: {param.dtype}", param.span))
         return kind.type(integer)
-    round_or_wrap = numbers.fit(param.dtype)
+    round_or_wrap = arithmetic.rounding_function(param.dtype)
     number = kind.type(arg)
     return number if round_or_wrap is None else round_or_wrap(number)
 
@@ -172,7 +172,7 @@ def _argument_view(buffer: tir.Buffer, arg: Any, copies: list[tuple[np.ndarray, 
 
 def _check_array(buffer: tir.Buffer, array: np.ndarray) -> None:
     """Check dtype and rank of an argument; vectors count as one more dimension at the end."""
-    kind = numbers.stored(buffer.dtype)
+    kind = arithmetic.stored(buffer.dtype)
     if array.dtype != kind:
         accepted = f"{buffer.dtype.element}" + (f" ({kind} bit patterns)" if is_narrow(buffer.dtype) else "")
         message = f"argument `{buffer.name}` is {array.dtype}, it should be {accepted}"
@@ -214,10 +214,10 @@ def _bind_vars(buffer: tir.Buffer, view: View, state: State) -> None:
     strides = view.strides if buffer.strides else ()
     for part, size in (*zip(buffer.shape, view.shape, strict=False), *zip(buffer.strides, strides, strict=False)):
         if isinstance(part, tir.Var) and part not in state.values:
-            state.values[part] = numbers.carrier(part.dtype).type(size)
+            state.values[part] = arithmetic.carrier(part.dtype).type(size)
     offset = buffer.elem_offset
     if isinstance(offset, tir.Var) and offset not in state.values:
-        state.values[offset] = numbers.carrier(offset.dtype).type(0)
+        state.values[offset] = arithmetic.carrier(offset.dtype).type(0)
 
 
 def _check_sizes(buffer: tir.Buffer, view: View, state: State, expr: ExprCompiler) -> None:

@@ -9,12 +9,20 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mlcc.errors import CallError, Label, error
-from mlcc.interp.memory import Conflict, Pointer, Region, Storage, View, Violation, compact_strides
-from mlcc.interp.numbers import Value, from_memory, stored, to_memory
-from mlcc.interp.strided_views import Form, Steps, Window
+from mlcc.interp.arithmetic import Value, from_memory, stored, to_memory
+from mlcc.interp.memory import (
+    LoopCarriedDependence,
+    Pointer,
+    RegionFault,
+    Storage,
+    VectorizedRegion,
+    View,
+    compact_strides,
+)
+from mlcc.interp.strided_views import AffineForm, Steps, StridedWindow
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow import is_narrow
+from mlcc.ir.narrow_floats import is_narrow
 
 
 class State:
@@ -27,7 +35,7 @@ class State:
         self.dims = 0
         self.mask: np.ndarray | None = None
         self.lanes_mask: np.ndarray | None = None  # which lanes (its last axis) are active; None: all
-        self.region: Region | None = None
+        self.region: VectorizedRegion | None = None
         self.env = env
         self.functions = functions
         self.sizes: list[int] = []  # of the leading axes of values, from the right
@@ -40,13 +48,13 @@ class State:
     def fault(self, code: str, message: str, node: Any, *, related: tuple[Label, ...] = ()) -> NoReturn:
         """Raise an error at `node`; vectorized iterations rerun one by one, to report the first one's."""
         if self.dims:
-            raise Violation
+            raise RegionFault
         raise CallError(error(code, message, getattr(node, "span", None), related=related))
 
     # ------------------------------------------------------------ masks
 
     @contextmanager
-    def under(self, condition: np.ndarray) -> Iterator[bool]:
+    def masked(self, condition: np.ndarray) -> Iterator[bool]:
         """Restrict the active iterations to those where `condition` holds; False if there are none."""
         old = self.mask
         self.mask = condition if old is None else np.logical_and(old, condition)
@@ -56,14 +64,14 @@ class State:
             self.mask = old
 
     @contextmanager
-    def under_lanes(self, condition: np.ndarray) -> Iterator[bool]:
+    def lane_masked(self, condition: np.ndarray) -> Iterator[bool]:
         """Restrict the active lanes to those where `condition` holds, and the iterations to those with such a lane."""
         old = self.lanes_mask
         self.lanes_mask = condition = condition if old is None else np.logical_and(old, condition)
         some = condition.any(axis=-1)
         try:
             if isinstance(some, np.ndarray):
-                with self.under(some) as any_iteration:
+                with self.masked(some) as any_iteration:
                     yield any_iteration
             else:
                 yield bool(some)
@@ -131,7 +139,7 @@ class State:
 
     # ------------------------------------------------------------ windows
 
-    def resolve(self, form: Form) -> tuple[int, Steps] | None:
+    def resolve(self, form: AffineForm) -> tuple[int, Steps] | None:
         """Return the start of an affine form and its step along each axis; None if a variable is not affine."""
         base = form[0]
         steps: Steps = {}
@@ -148,7 +156,7 @@ class State:
                 base += factor * int(value)
         return base, steps
 
-    def set_steps(self, var: tir.Var, form: Form | None) -> None:
+    def set_steps(self, var: tir.Var, form: AffineForm | None) -> None:
         """Record the steps of a variable that was just bound, if it is linear in the loop variables."""
         start_and_steps = None if form is None else self.resolve(form)
         if start_and_steps is None:
@@ -156,7 +164,7 @@ class State:
         else:
             self.steps[var] = start_and_steps
 
-    def window(self, view: View, forms: list[Form]) -> Window | None:
+    def window(self, view: View, forms: list[AffineForm]) -> StridedWindow | None:
         """The elements that an access reaches; None if they are not spaced evenly, or not all in bounds."""
         if view.steps is None or len(forms) != len(view.shape) or view.data.itemsize != view.storage.itemsize:
             return None
@@ -179,12 +187,12 @@ class State:
                 return None
             if start + sum(max(r, 0) for r in reaches) >= view.data.size:
                 return None
-        return Window.make(start, steps, self.sizes, view.data.itemsize)
+        return StridedWindow.make(start, steps, self.sizes, view.data.itemsize)
 
     def _first(self, view: View) -> int:
         return int(view.offset.flat[0]) if isinstance(view.offset, np.ndarray) else int(view.offset)
 
-    def load_evenly(self, view: View, forms: list[Form]) -> Value | None:
+    def load_strided(self, view: View, forms: list[AffineForm]) -> Value | None:
         """Load a window of memory, valid until the next store; None if the elements are not evenly spaced."""
         window = self.window(view, forms)
         if window is None:
@@ -197,7 +205,7 @@ class State:
         values = window.of(view.data)
         return from_memory(values, view.dtype) if view.narrow else values
 
-    def store_evenly(self, view: View, forms: list[Form], value: Value) -> bool:
+    def store_strided(self, view: View, forms: list[AffineForm], value: Value) -> bool:
         """Store to a window of memory; False if the elements are not evenly spaced."""
         window = self.window(view, forms)
         if window is None or any(n > 1 and not window.steps.get(a) for a, n in enumerate(self.sizes)):
@@ -264,7 +272,7 @@ class State:
     def _same_elements(self, view: View) -> None:
         """Raise Violation if a view's element size is not the storage's, by which accesses are recorded."""
         if view.data.itemsize != view.storage.itemsize:
-            raise Violation
+            raise RegionFault
 
     def _check_defined(self, defined: np.ndarray, at: Any, view: View, vector: bool, node: Any) -> None:
         known = defined[at]
@@ -313,4 +321,4 @@ def make_view(
     return View(storage, data, dtype, shape, strides, offset, buffer.name, is_narrow(dtype), steps)
 
 
-__all__ = ["Conflict", "Pointer", "State", "Violation", "make_view"]
+__all__ = ["LoopCarriedDependence", "Pointer", "State", "RegionFault", "make_view"]

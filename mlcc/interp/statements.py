@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from mlcc.errors import CallError, error
-from mlcc.interp import numbers
-from mlcc.interp.expressions import ExprCompiler, kept, pointer_of, unsupported
-from mlcc.interp.loops import Facts, Nest
-from mlcc.interp.memory import Pointer, Region, View, compact_strides
+from mlcc.interp import arithmetic
+from mlcc.interp.expressions import ExprCompiler, copy_if_view, pointer_of, unsupported
+from mlcc.interp.loops import LoopBodyFacts, LoopNest
+from mlcc.interp.memory import Pointer, VectorizedRegion, View, compact_strides
 from mlcc.interp.state import State, make_view
-from mlcc.interp.strided_views import Form, Steps, form_of, forms_of
+from mlcc.interp.strided_views import AffineForm, Steps, form_of, forms_of
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm, IterKind
 
@@ -75,7 +75,7 @@ class Compiler(ExprCompiler):
             view = s.view(buffer, stmt)
             stored = value(s)
             if s.dims or len(closures) != len(view.shape):
-                if forms is not None and s.dims and s.store_evenly(view, forms, stored):
+                if forms is not None and s.dims and s.store_strided(view, forms, stored):
                     return
                 s.store(view, [c(s) for c in closures], stored, False, stmt)
                 return
@@ -85,7 +85,7 @@ class Compiler(ExprCompiler):
                 if not 0 <= index < extent:
                     s.store(view, [c(s) for c in closures], stored, False, stmt)  # says what is wrong
                 at += index * stride
-            view.data[at] = numbers.to_memory(stored, view.dtype) if view.narrow else stored
+            view.data[at] = arithmetic.to_memory(stored, view.dtype) if view.narrow else stored
             if view.storage.defined is not None:
                 view.storage.defined[at] = True
 
@@ -95,7 +95,7 @@ class Compiler(ExprCompiler):
         value, var = self.expr(stmt.value), stmt.var
 
         def run(s: State) -> None:
-            s.values[var] = kept(value(s))
+            s.values[var] = copy_if_view(value(s))
 
         return run
 
@@ -135,7 +135,7 @@ class Compiler(ExprCompiler):
             if by_lane:
                 for body, active in ((then, chosen != 0), (other, chosen == 0)):
                     if body is not None:
-                        with s.under_lanes(active) as some:
+                        with s.lane_masked(active) as some:
                             if some:
                                 body(s)
                 return
@@ -145,11 +145,11 @@ class Compiler(ExprCompiler):
                 elif other is not None:
                     other(s)
                 return
-            with s.under(chosen != 0) as some:
+            with s.masked(chosen != 0) as some:
                 if some:
                     then(s)
             if other is not None:
-                with s.under(chosen == 0) as some:
+                with s.masked(chosen == 0) as some:
                     if some:
                         other(s)
 
@@ -171,7 +171,7 @@ class Compiler(ExprCompiler):
     # ------------------------------------------------------------ loops
 
     def _for(self, stmt: tir.For) -> Run:
-        facts = Facts((stmt,))
+        facts = LoopBodyFacts((stmt,))
         if facts.barrier and _is_thread_axis(stmt.thread):
             return self._threads(stmt.var, stmt.min, stmt.extent, stmt.body, stmt)
         loops = [stmt]
@@ -181,13 +181,13 @@ class Compiler(ExprCompiler):
         if _has_jump(stmt.body):
             return self._loop_with_jumps(stmt)
         bounds = [(self.expr(f.min), self.expr(f.extent), None if f.step is None else self.expr(f.step)) for f in loops]
-        return Nest(loops, bounds, inner, facts).run
+        return LoopNest(loops, bounds, inner, facts).run
 
     def _loop_with_jumps(self, stmt: tir.For) -> Run:
         """Compile a loop with `break` or `continue`, which runs one iteration at a time."""
         low, extent, body = self.expr(stmt.min), self.expr(stmt.extent), self.body(stmt.body)
         step = 1 if stmt.step is None else tir.const_int(stmt.step) or 1
-        var, kind = stmt.var, numbers.carrier(stmt.var.dtype).type
+        var, kind = stmt.var, arithmetic.carrier(stmt.var.dtype).type
 
         def run(s: State) -> None:
             start = int(low(s))
@@ -204,7 +204,7 @@ class Compiler(ExprCompiler):
     def _threads(self, var: tir.Var, low: Expr, extent: Expr, body: Body, node: Any) -> Run:
         """Run threads that synchronize at barriers vectorized, in lockstep."""
         inner, start, count = self.body(body), self.expr(low), self.expr(extent)
-        kind = numbers.carrier(var.dtype)
+        kind = arithmetic.carrier(var.dtype)
 
         def run(s: State) -> None:
             size, first = count(s), start(s)
@@ -213,7 +213,7 @@ class Compiler(ExprCompiler):
             dims, lanes, region = s.dims, s.lanes, s.region
             form = (int(size),) + (1,) * dims
             s.values[var] = (int(first) + np.arange(int(size))).astype(kind).reshape(form)
-            s.region, s.dims, s.lanes = Region((int(size),), dims, region, set()), dims + 1, lanes * int(size)
+            s.region, s.dims, s.lanes = VectorizedRegion((int(size),), dims, region, set()), dims + 1, lanes * int(size)
             s.steps[var] = (int(first), {dims: 1})
             s.sizes.append(int(size))
             s.threads += 1
@@ -235,7 +235,7 @@ class Compiler(ExprCompiler):
         if not isinstance(extent, Expr):
             raise unsupported("a thread axis without an extent", stmt)
         zero = IntImm(subject.var.dtype, 0)
-        if _is_thread_axis(subject.thread_tag) and Facts(stmt.body).barrier:
+        if _is_thread_axis(subject.thread_tag) and LoopBodyFacts(stmt.body).barrier:
             return self._threads(subject.var, zero, extent, stmt.body, stmt)
         return self._for(tir.For(subject.var, zero, extent, tir.ForKind.SERIAL, stmt.body))
 
@@ -269,7 +269,7 @@ class Compiler(ExprCompiler):
         data = self.expr(stmt.data)
         strides = self.exprs(buffer.strides)
         offset = self.expr(buffer.elem_offset) if buffer.elem_offset is not None else None
-        size = numbers.stored(buffer.dtype).itemsize * buffer.dtype.lanes
+        size = arithmetic.stored(buffer.dtype).itemsize * buffer.dtype.lanes
 
         def run(s: State) -> None:
             place = pointer_of(data(s), s, stmt)
@@ -304,9 +304,11 @@ class Compiler(ExprCompiler):
             for part, stride in zip(stride_parts, strides, strict=False):
                 self._bind_size(part, None, stride, s, buffer)
             if isinstance(buffer.elem_offset, tir.Var):
-                s.values.setdefault(buffer.elem_offset, numbers.carrier(buffer.elem_offset.dtype).type(0))
-                s.values[buffer.elem_offset] = np.asarray(start).astype(numbers.carrier(buffer.elem_offset.dtype))[()]
-            size = numbers.stored(source.dtype).itemsize * source.dtype.lanes
+                s.values.setdefault(buffer.elem_offset, arithmetic.carrier(buffer.elem_offset.dtype).type(0))
+                s.values[buffer.elem_offset] = np.asarray(start).astype(arithmetic.carrier(buffer.elem_offset.dtype))[
+                    ()
+                ]
+            size = arithmetic.stored(source.dtype).itemsize * source.dtype.lanes
             s.values[buffer.data] = Pointer(outer.storage, 0 if _has_offset(buffer) else start * size)
             steps = self._match_steps(forms, outer, s)
             s.views[buffer] = View(
@@ -316,7 +318,7 @@ class Compiler(ExprCompiler):
 
         return run
 
-    def _match_steps(self, forms: list[Form] | None, outer: View, s: State) -> Steps | None:
+    def _match_steps(self, forms: list[AffineForm] | None, outer: View, s: State) -> Steps | None:
         """Return the step of a matched region's start along each axis of the vectorized loops, or None."""
         if outer.steps is None or forms is None:
             return None
@@ -335,7 +337,7 @@ class Compiler(ExprCompiler):
 
     def _bind_size(self, part: Expr, closure: Any, size: int, s: State, buffer: tir.Buffer) -> None:
         if isinstance(part, tir.Var):
-            s.values.setdefault(part, numbers.carrier(part.dtype).type(size))
+            s.values.setdefault(part, arithmetic.carrier(part.dtype).type(size))
             wanted = s.values[part]
         else:
             wanted = closure(s) if closure is not None else self.expr(part)(s)
@@ -348,7 +350,7 @@ class Compiler(ExprCompiler):
         block = stmt.block
         values = self.exprs(stmt.values)
         axes = [
-            (axis.var, numbers.cast(axis.var.dtype, v.dtype))
+            (axis.var, arithmetic.cast(axis.var.dtype, v.dtype))
             for axis, v in zip(block.iter_vars, stmt.values, strict=True)
         ]
         forms = [form_of(v) for v in stmt.values]
@@ -380,7 +382,7 @@ class Compiler(ExprCompiler):
                 if chosen:
                     inside(s)
                 return
-            with s.under(chosen) as some:
+            with s.masked(chosen) as some:
                 if some:
                     inside(s)
 
@@ -401,7 +403,7 @@ class Compiler(ExprCompiler):
                 if first:
                     body(s)
                 return
-            with s.under(first) as some:
+            with s.masked(first) as some:
                 if some:
                     body(s)
 

@@ -16,24 +16,24 @@ from mlcc.arith.conditions import linear_parts
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr
 
-Form = tuple[int, tuple[tuple[tir.Var, int], ...]]  # constant and coefficients of a sum of variables
+AffineForm = tuple[int, tuple[tuple[tir.Var, int], ...]]  # constant and coefficients of a sum of variables
 Steps = dict[int, int]  # axis, counted from the right -> step in elements
 
 
-def form_of(expr: Expr) -> Form | None:
+def form_of(expr: Expr) -> AffineForm | None:
     """The expression as a sum of scaled variables, if it is one."""
     parts = linear_parts(expr, casts=True)
     return None if parts is None else (parts[1], tuple((v, k) for v, k in parts[0].items() if k))
 
 
-def forms_of(exprs: tuple[Expr, ...]) -> list[Form] | None:
+def forms_of(exprs: tuple[Expr, ...]) -> list[AffineForm] | None:
     """The forms of all indices of an access; None if one has none."""
     forms = [form_of(e) for e in exprs]
     return None if any(f is None for f in forms) else forms  # type: ignore[return-value]
 
 
 @dataclass(slots=True)
-class Window:
+class StridedWindow:
     """Elements `start + sum(step * position)` of a typed memory, over all axes of the running loops."""
 
     start: int
@@ -42,11 +42,11 @@ class Window:
     byte_steps: tuple[int, ...]
 
     @staticmethod
-    def make(start: int, steps: Steps, sizes: list[int], itemsize: int) -> Window:
+    def make(start: int, steps: Steps, sizes: list[int], itemsize: int) -> StridedWindow:
         """Make a window over axes of the given sizes; an axis without a step has one position."""
         axes = range(len(sizes) - 1, -1, -1)
         shape = tuple(sizes[a] if steps.get(a) else 1 for a in axes)
-        return Window(start, steps, shape, tuple(steps.get(a, 0) * itemsize for a in axes))
+        return StridedWindow(start, steps, shape, tuple(steps.get(a, 0) * itemsize for a in axes))
 
     def of(self, data: np.ndarray) -> np.ndarray:
         """The elements, sharing memory."""
@@ -63,7 +63,7 @@ class Window:
                 at = at + (np.arange(sizes[axis], dtype=np.int64) * step).reshape((sizes[axis],) + (1,) * axis)
         return np.asarray(at)
 
-    def same(self, other: Window) -> bool:
+    def same(self, other: StridedWindow) -> bool:
         return self.start == other.start and self.steps == other.steps
 
     def one_to_one(self, axes: range, sizes: list[int]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import meaning_names
+from mlcc.ir.node import semantic_field_names
 from mlcc.ir.tensor_data import TensorData, is_ndarray
 
 
@@ -59,11 +59,11 @@ _PLANS: dict[type, tuple[tuple[str, Mode], ...]] = {
 }  # fmt: skip
 
 
-def plan_of(cls: type) -> tuple[tuple[str, Mode], ...]:
+def semantic_fields(cls: type) -> tuple[tuple[str, Mode], ...]:
     """Return the semantic fields of a node class, each with the role of its variables."""
     plan = _PLANS.get(cls)
     if plan is None:
-        names = meaning_names(cls)
+        names = semantic_field_names(cls)
         if issubclass(cls, relax.Expr):
             names = tuple(n for n in names if n != "struct_info")
         plan = _PLANS[cls] = tuple((n, USE) for n in names)
@@ -73,7 +73,7 @@ def plan_of(cls: type) -> tuple[tuple[str, Mode], ...]:
 VARIABLES = (tir.Var, relax.Var, relax.DataflowVar)
 
 
-def plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return an attribute's value; a constant of a default type becomes the Python value that the text shows."""
     if isinstance(value, tir.IntImm):
         if value.dtype.is_bool and value.dtype.lanes == 1:
@@ -88,7 +88,7 @@ def plain(value: Any) -> Any:
     return TensorData.of(value) if is_ndarray(value) and value.dtype.kind in "biuf" else value
 
 
-def parts(value: Any, mode: Mode) -> Iterator[tuple[str, Any, Mode]]:
+def semantic_parts(value: Any, mode: Mode) -> Iterator[tuple[str, Any, Mode]]:
     """Yield label, value and mode of each part of a node other than a variable."""
     cls = type(value)
     if cls is tir.Buffer:
@@ -109,7 +109,7 @@ def parts(value: Any, mode: Mode) -> Iterator[tuple[str, Any, Mode]]:
             yield "." + name, getattr(value, name), USE
         return
     first = mode is FIRST
-    for name, own in plan_of(cls):
+    for name, own in semantic_fields(cls):
         part = getattr(value, name)
         if name in _BODIES and type(part) is tuple and any(_is_nothing(s) for s in part):
             part = tuple(s for s in part if not _is_nothing(s))

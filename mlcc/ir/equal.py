@@ -18,7 +18,18 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mlcc.ir import tir
-from mlcc.ir.binding import ATTR, FIRST, PARAM, USE, VARIABLES, Mode, binds, parts, plain, plan_of
+from mlcc.ir.binding import (
+    ATTR,
+    FIRST,
+    PARAM,
+    USE,
+    VARIABLES,
+    Mode,
+    binds,
+    plain_value,
+    semantic_fields,
+    semantic_parts,
+)
 from mlcc.ir.hashing import structural_hash
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, Node, holds
@@ -69,7 +80,7 @@ class _Walk:
         """Return the difference between two nodes themselves, or None; push the pairs of children on the stack."""
         a, b, mode = pair.left, pair.right, pair.mode
         if mode is ATTR:
-            a, b = plain(a), plain(b)
+            a, b = plain_value(a), plain_value(b)
         if a is b and not self.renamed and (mode is USE or not isinstance(a, Node)):
             return None
         cls = type(a)
@@ -99,7 +110,7 @@ class _Walk:
                 mode = USE
             below = [
                 _Pair(x, y, inner, label, pair)
-                for (label, x, inner), (_, y, _) in zip(parts(a, mode), parts(b, mode), strict=True)
+                for (label, x, inner), (_, y, _) in zip(semantic_parts(a, mode), semantic_parts(b, mode), strict=True)
             ]
         elif cls is IRModule:
             if a.functions.keys() != b.functions.keys():
@@ -211,7 +222,7 @@ def _without_binders(a: tir.Expr, b: Any) -> bool:
             pair = id(left), id(right)
             if pair not in compared:
                 compared.add(pair)
-                stack += [(getattr(left, n), getattr(right, n)) for n, _ in plan_of(cls)]
+                stack += [(getattr(left, n), getattr(right, n)) for n, _ in semantic_fields(cls)]
         elif not _same_leaf(left, right):
             return False
     return True

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from mlcc.ir import tir
-from mlcc.ir.binding import ATTR, FIRST, PARAM, USE, VARIABLES, Mode, binds, parts, plain
+from mlcc.ir.binding import ATTR, FIRST, PARAM, USE, VARIABLES, Mode, binds, plain_value, semantic_parts
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, Node
 from mlcc.ir.tensor_data import TensorData
@@ -44,7 +44,7 @@ class _Hasher:
                 continue
             value, mode = top
             if mode is ATTR:
-                value = plain(value)
+                value = plain_value(value)
             known = self.known.get(id(value)) if isinstance(value, tir.Expr) else None
             if known is not None:
                 digests.append(known)
@@ -74,7 +74,7 @@ class _Hasher:
         if isinstance(value, Node):
             if cls is tir.Buffer:
                 self.number(value, True)
-            return name, [(v, m) for _, v, m in parts(value, USE if mode is ATTR else mode)]
+            return name, [(v, m) for _, v, m in semantic_parts(value, USE if mode is ATTR else mode)]
         if cls is IRModule:
             names = sorted(value.functions)
             infos = value.global_infos

@@ -159,7 +159,7 @@ def field_names(cls: type) -> tuple[str, ...]:
     return _fields[cls]
 
 
-def meaning_names(cls: type) -> tuple[str, ...]:
+def semantic_field_names(cls: type) -> tuple[str, ...]:
     """Return the semantic fields of a node class in order, without hints and the span."""
     return _meaning[cls]
 

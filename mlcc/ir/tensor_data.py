@@ -6,7 +6,7 @@ import hashlib
 import sys
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from mlcc.files import pieces_of, release_pages
+from mlcc.files import byte_chunks, release_pages
 from mlcc.ir.dtypes import DType
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class TensorData:
         """Hex digest of dtype, shape and bytes; None for a reference that was written without one."""
         if self._sha256 is None and self._array is not None:
             digest = hashlib.sha256(f"{self.dtype}{self.shape}".encode())
-            for piece in pieces_of(self._array):
+            for piece in byte_chunks(self._array):
                 digest.update(piece)
             self._sha256 = digest.hexdigest()
         return self._sha256

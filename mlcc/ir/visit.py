@@ -102,10 +102,10 @@ _BINDING: tuple[type[Node], ...] = (
 
 def fresh_binders(root: Any) -> dict[tir.Var, tir.Var]:
     """Return a fresh variable for each one bound below `root`, for an independent copy by substitution."""
-    return {var: another_var(var) for var in binders(root)}
+    return {var: fresh_var_like(var) for var in binders(root)}
 
 
-def another_var(var: tir.Var, suffix: str = "") -> tir.Var:
+def fresh_var_like(var: tir.Var, suffix: str = "") -> tir.Var:
     """Return a new variable like `var`."""
     return tir.Var(var.name + suffix, var.dtype, var.pointer)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mlcc import te
 from mlcc.ops.lazy import np
-from mlcc.ops.topi import number
+from mlcc.ops.topi import float_constant
 from mlcc.te.scalar import Scalar
 
 
@@ -21,7 +21,7 @@ class Activation:
     numbers: tuple[float, ...]
 
     def __call__(self, x: Scalar) -> Scalar:
-        return _TABLE[self.name].lower(x, *(number(v, x.dtype) for v in self.numbers))
+        return _TABLE[self.name].lower(x, *(float_constant(v, x.dtype) for v in self.numbers))
 
     def numpy(self, x: Any) -> Any:
         return _TABLE[self.name].numpy(x, *(x.dtype.type(v) for v in self.numbers))

@@ -13,10 +13,10 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import reshape
-from mlcc.ops.nn import Element, itself, number, softmax
+from mlcc.ops.nn import Element, assume_number, identity, softmax
 from mlcc.ops.registry import Impl, Precision
 from mlcc.ops.shapes import Dims, Tensor, fail, int64, known_different, result, same_dtype, shape_text, tensor
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 MASKS = ("TopLeft", "BottomRight")
 
@@ -132,8 +132,8 @@ def _matmul(a: te.Tensor, b: te.Tensor, transposed: bool) -> te.Tensor:
 def _scaled(call: relax.Call, scores: te.Tensor, width: tir.Expr) -> te.Tensor:
     factor = scale(call)
     if factor is not None:
-        return topi.multiply(scores, topi.number(factor, scores.dtype))
-    return topi.divide(scores, te.sqrt(topi.converted(width, scores.dtype)))
+        return topi.multiply(scores, topi.float_constant(factor, scores.dtype))
+    return topi.divide(scores, te.sqrt(topi.convert_integer(width, scores.dtype)))
 
 
 def _masked_softmax(scores: te.Tensor, visible: Callable[[Any, Any], Any], element: Element) -> te.Tensor:
@@ -180,7 +180,7 @@ def _attend(
 
 def _lower_attention(
     call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None, *,
-    element: Element = itself,
+    element: Element = identity,
 ) -> te.Tensor:  # fmt: skip
     mask, window = call.attrs["causal_mask"], _window(call)
     if mask is None:
@@ -197,7 +197,7 @@ def _lower_attention(
 
 
 def _lower_var_len(
-    call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, *bounds: te.Tensor, element: Element = itself
+    call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, *bounds: te.Tensor, element: Element = identity
 ) -> te.Tensor:
     """Lower attention over concatenated sequences: a query attends to the keys of its own sequence."""
     starts_q, starts_k = bounds[:2]
@@ -240,11 +240,11 @@ def _lower_var_len(
 
 
 def _minimum(a: Scalar, b: Scalar) -> Scalar:
-    return Scalar(construct.minimum(raw(a), raw(b)))
+    return Scalar(construct.minimum(to_expr(a), to_expr(b)))
 
 
 def _maximum(a: Scalar, b: Scalar) -> Scalar:
-    return Scalar(construct.maximum(raw(a), raw(b)))
+    return Scalar(construct.maximum(to_expr(a), to_expr(b)))
 
 
 # ---------------------------------------------------------------- NumPy
@@ -296,16 +296,16 @@ OPS: dict[str, Impl] = {
     "nn.attention": Impl(
         f"query, key, value, {_SCORE_PARAMS}", infer_attention,
         _np_attention, _lower_attention, precision=Precision.HALF,
-        accurate=functools.partial(_lower_attention, element=number),
+        accurate=functools.partial(_lower_attention, element=assume_number),
     ),
     "nn.attention_bias": Impl(
         f"query, key, value, bias, {_SCORE_PARAMS}",
         infer_attention, _np_attention, _lower_attention, precision=Precision.HALF,
-        accurate=functools.partial(_lower_attention, element=number),
+        accurate=functools.partial(_lower_attention, element=assume_number),
     ),
     "nn.attention_var_len": Impl(
         f"query, key, value, seqstart_q, seqstart_k, max_seqlen_q, max_seqlen_k, {_SCORE_PARAMS}",
         infer_attention, _np_var_len, _lower_var_len, precision=Precision.HALF,
-        accurate=functools.partial(_lower_var_len, element=number),
+        accurate=functools.partial(_lower_var_len, element=assume_number),
     ),
 }  # fmt: skip

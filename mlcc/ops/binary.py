@@ -26,7 +26,7 @@ from mlcc.ops.shapes import (
     tensor,
     tensor_like,
 )
-from mlcc.te.scalar import Scalar, bitwise, raw
+from mlcc.te.scalar import Scalar, bitwise, to_expr
 
 Element = Callable[[Any, Any], Any]  # the operator on two elements
 Infer = Callable[[relax.Call], relax.StructInfo]
@@ -90,7 +90,7 @@ def _infer_scalar(
     if left.value is None or right.value is None:
         return relax.PrimStructInfo(dtype, None)
     try:
-        value = raw(element(Scalar(left.value), Scalar(right.value)))
+        value = to_expr(element(Scalar(left.value), Scalar(right.value)))
     except (TypeError, ValueError, ArithmeticError) as bad:
         fail(call, "E0444", str(bad))
     return relax.PrimStructInfo(dtype, rewrite_bottom_up(value, _without_let))
@@ -194,7 +194,7 @@ def _on_expressions(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], 
 
 
 def _is_float(x: Any) -> bool:
-    return raw(x).dtype.is_float
+    return to_expr(x).dtype.is_float
 
 
 def _lower_floor_divide(x: Any, y: Any) -> Any:
@@ -203,7 +203,7 @@ def _lower_floor_divide(x: Any, y: Any) -> Any:
 
 
 def _refuse_bool(x: Any) -> None:
-    if raw(x).dtype.is_bool:
+    if to_expr(x).dtype.is_bool:
         raise TypeError("bools have no quotient")
 
 
@@ -288,7 +288,7 @@ def _np_log_add_exp(a: Any, b: Any) -> Any:
 
 
 def _lower_log_add_exp(x: Any, y: Any) -> Any:
-    guard.floats_only(raw(x).dtype)
+    guard.floats_only(to_expr(x).dtype)
     return te.logaddexp(x, y)
 
 

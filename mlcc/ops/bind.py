@@ -10,7 +10,7 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ir.node import EMPTY, Attrs
 from mlcc.ops import values
 from mlcc.ops.signature import REQUIRED, Param, Signature, names, short_name, signature, signature_text
-from mlcc.ops.values import BadValue
+from mlcc.ops.values import InvalidValue
 
 # Parameter names that older or newer texts give in place of the entry's.
 PARAM_ALIASES = {
@@ -54,7 +54,7 @@ def bind(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], span: Span
                 arguments += _omitted_operands(short, param, by_name, span)
             else:
                 arguments.append(values.argument(param, value, span))
-        except (BadValue, ValueError) as problem:
+        except (InvalidValue, ValueError) as problem:
             raise _error("E0442", f"`R.{short}`: `{param.name}` {problem}", span) from None
     ordered = Attrs({n: attrs[n] for n in sig.attr_order if n in attrs}) if attrs else EMPTY
     return relax.Call(tir.Op(f"relax.{short}"), tuple(arguments), ordered, types, span=span)
@@ -194,7 +194,7 @@ def _arange(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[st
         named["start"], named["end"] = 0, named["start"]
     named.setdefault("step", 1)
     if named.get("dtype") is None:
-        bounds = [values.plain(named.get(n, 0)) for n in ("start", "end", "step")]
+        bounds = [values.python_value(named.get(n, 0)) for n in ("start", "end", "step")]
         integral = all(isinstance(v, int) or (isinstance(v, tir.Expr) and v.dtype.is_int) for v in bounds)
         named["dtype"] = "int64" if integral else "float32"
     return [], named

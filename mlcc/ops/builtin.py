@@ -11,7 +11,7 @@ from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import Tensor, describe, fail, int64, product, result, shape_argument, shape_text, tensor
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 
 def infer_shape_of(call: relax.Call) -> relax.StructInfo:
@@ -139,7 +139,7 @@ def _lower_shape_to_tensor(call: relax.Call, values: Any) -> te.Tensor:
     def element(i: Any) -> Any:
         extent = Scalar(construct.const(0, INT64))
         for at, value in reversed(list(enumerate(values))):
-            here = Scalar(construct.equal(raw(i), int64(at)))
+            here = Scalar(construct.equal(to_expr(i), int64(at)))
             extent = te.if_then_else(here, Scalar(construct.cast(INT64, value)), extent)
         return extent
 

@@ -9,22 +9,22 @@ from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ops import layout_rules
-from mlcc.ops.blocked import CONV, blocked_impl
+from mlcc.ops.blocked_layouts import CONV_LAYOUTS, blocked_impl
 from mlcc.ops.lazy import np
 from mlcc.ops.linalg import result_dtype
 from mlcc.ops.pad import pad
 from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import Tensor, fail, int64, known_different, result_dims, shape_text, simplify, tensor
 from mlcc.ops.window import (
-    Frame,
-    canonical,
-    frame,
-    letters,
-    not_negative,
-    ordered,
+    SpatialData,
+    clamp_to_zero,
+    extents_by_letter,
+    np_to_layout,
     plain_layout,
-    positive,
-    strided,
+    require_positive,
+    spatial_data,
+    spatial_letters,
+    window_slices,
     zero,
 )
 from mlcc.te.scalar import Scalar
@@ -34,12 +34,12 @@ Extents = dict[str, tir.Expr]
 # ---------------------------------------------------------------- inference
 
 
-def operands(call: relax.Call, ndim: int) -> tuple[Frame, Extents | None, DType | None]:
+def conv_operands(call: relax.Call, ndim: int) -> tuple[SpatialData, Extents | None, DType | None]:
     """The data, the weight's extents by layout letter, and the result's dtype of a (transposed) convolution."""
-    data, weight = frame(call, ndim, "data_layout"), tensor(call, 1)
+    data, weight = spatial_data(call, ndim, "data_layout"), tensor(call, 1)
     kernel = plain_layout(call, "kernel_layout", "OI" + data.space)
     dtype = result_dtype(call, (data.data, weight))
-    return data, ordered(call, 1, weight, kernel), dtype
+    return data, extents_by_letter(call, 1, weight, kernel), dtype
 
 
 def check_groups(call: relax.Call, x: Extents, w: Extents, inputs: tir.Expr, grouped_channels: tuple[str, str]) -> None:
@@ -58,13 +58,13 @@ def check_groups(call: relax.Call, x: Extents, w: Extents, inputs: tir.Expr, gro
     count = tir.const_int(w[letter])
     if count is not None and count % groups:
         fail(call, "E0445", f"{count} {what} channels cannot be divided into {groups} groups")
-    positive(call, "strides", "dilation")
+    require_positive(call, "strides", "dilation")
 
 
 def _infer_conv(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
         """Infer (batch, output channels, number of windows along each spatial dimension)."""
-        data, w, dtype = operands(call, ndim)
+        data, w, dtype = conv_operands(call, ndim)
         x = data.extents
         if x is None or w is None:
             return data.result(None, dtype)
@@ -77,7 +77,7 @@ def _infer_conv(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
             )
             slack = construct.sub(construct.add(x[letter], int64(pads[at] + pads[at + ndim])), kernel_extent)
             steps = construct.floordiv(slack, int64(call.attrs["strides"][at]))
-            extents[letter] = not_negative(simplify(construct.add(steps, int64(1))))
+            extents[letter] = clamp_to_zero(simplify(construct.add(steps, int64(1))))
         return data.result(extents, dtype)
 
     return infer
@@ -89,7 +89,7 @@ def _infer_conv(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
 def _lower(ndim: int) -> Callable[..., te.Tensor]:
     def lowering(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
         """Sum products over the window and the input channels of a group, in the order of the data's layout."""
-        space = letters(ndim)
+        space = spatial_letters(ndim)
         layout, kernel, out = (call.attrs[f"{name}_layout"] for name in ("data", "kernel", "out"))
         groups, pads = call.attrs["groups"], call.attrs["padding"]
         dtype = result_dtype_of(call)
@@ -130,11 +130,11 @@ def result_dtype_of(call: relax.Call) -> DType:
 # ---------------------------------------------------------------- NumPy
 
 
-def arrays(call: relax.Call, ndim: int, x: Any, weight: Any, kernel: str) -> tuple[Any, Any]:
+def reference_operands(call: relax.Call, ndim: int, x: Any, weight: Any, kernel: str) -> tuple[Any, Any]:
     """Data in layout NC + space and the weight in layout `kernel` + space, both in the accumulation dtype."""
-    space = letters(ndim)
-    x = canonical(x, call.attrs["data_layout"], "NC" + space)
-    weight = canonical(weight, call.attrs["kernel_layout"], kernel + space)
+    space = spatial_letters(ndim)
+    x = np_to_layout(x, call.attrs["data_layout"], "NC" + space)
+    weight = np_to_layout(weight, call.attrs["kernel_layout"], kernel + space)
     wanted = call.attrs["out_dtype"]
     if wanted is not None and wanted not in ("float16", "bfloat16"):
         x, weight = x.astype(wanted), weight.astype(wanted)
@@ -143,7 +143,7 @@ def arrays(call: relax.Call, ndim: int, x: Any, weight: Any, kernel: str) -> tup
 
 def _np_conv(ndim: int) -> Callable[..., Any]:
     def reference(call: relax.Call, x: Any, weight: Any) -> Any:
-        x, weight = arrays(call, ndim, x, weight, "OI")
+        x, weight = reference_operands(call, ndim, x, weight, "OI")
         pads, groups = call.attrs["padding"], call.attrs["groups"]
         x = np.pad(x, [(0, 0), (0, 0), *((pads[i], pads[i + ndim]) for i in range(ndim))])
         size = weight.shape[2:]
@@ -155,10 +155,10 @@ def _np_conv(ndim: int) -> Callable[..., Any]:
         for part, kernel in zip(np.split(x, groups, 1), np.split(weight, groups, 0), strict=True):
             total = np.zeros((x.shape[0], kernel.shape[0], *out), x.dtype)
             for place in np.ndindex(*size):
-                seen = part[(slice(None), slice(None), *strided(call, place, out))]
+                seen = part[(slice(None), slice(None), *window_slices(call, place, out))]
                 total += np.einsum("nc...,oc->no...", seen, kernel[(slice(None), slice(None), *place)])
             parts.append(total)
-        return canonical(np.concatenate(parts, 1), "NC" + letters(ndim), call.attrs["out_layout"])
+        return np_to_layout(np.concatenate(parts, 1), "NC" + spatial_letters(ndim), call.attrs["out_layout"])
 
     return reference
 
@@ -167,12 +167,12 @@ def _num_windows(extent: int, size: int, stride: int, dilation: int) -> int:
     return max(0, (extent - (dilation * (size - 1) + 1)) // stride + 1)
 
 
-def parameters(n: int, transposed: bool) -> str:
+def conv_parameters(n: int, transposed: bool) -> str:
     """Return the parameter list of a convolution over `n` spatial dimensions.
 
     Transposed convolutions add `output_padding`, and their weights have input channels first (IO instead of OI).
     """
-    space = letters(n)
+    space = spatial_letters(n)
     more = f"output_padding: ints{n} = 0, " if transposed else ""
     return (
         f"data, weight, strides: ints{n} = 1, padding: pads{2 * n} = 0, {more}dilation: ints{n} = 1, groups: int = 1, "
@@ -184,10 +184,10 @@ def parameters(n: int, transposed: bool) -> str:
 OPS: dict[str, Impl] = {
     f"nn.conv{n}d": blocked_impl(
         Impl(
-            parameters(n, transposed=False), _infer_conv(n), _np_conv(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE,
+            conv_parameters(n, transposed=False), _infer_conv(n), _np_conv(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE,
             precision=Precision.HALF, layout=layout_rules.conv,
         ),
-        *CONV,
+        *CONV_LAYOUTS,
     )
     for n in (1, 2, 3)
 }  # fmt: skip

@@ -8,14 +8,14 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import layout_rules
-from mlcc.ops.blocked import CONV, blocked_impl
-from mlcc.ops.conv import arrays, check_groups, operands, parameters, result_dtype_of
+from mlcc.ops.blocked_layouts import CONV_LAYOUTS, blocked_impl
+from mlcc.ops.conv import check_groups, conv_operands, conv_parameters, reference_operands, result_dtype_of
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
 from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import Tensor, fail, int64, result_dims, simplify
-from mlcc.ops.window import canonical, letters, not_negative, zero
-from mlcc.te.scalar import Scalar, raw
+from mlcc.ops.window import clamp_to_zero, np_to_layout, spatial_letters, zero
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- inference
 
@@ -23,7 +23,7 @@ from mlcc.te.scalar import Scalar, raw
 def _infer_transposed(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
         """Infer (batch, output channels of all groups, extents whose convolution has the data's extents)."""
-        data, w, dtype = operands(call, ndim)
+        data, w, dtype = conv_operands(call, ndim)
         x = data.extents
         if x is None or w is None:
             return data.result(None, dtype)
@@ -39,7 +39,7 @@ def _infer_transposed(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
             spread = construct.mul(construct.sub(x[letter], int64(1)), int64(strides[at]))
             reach = construct.mul(construct.sub(w[letter], int64(1)), int64(call.attrs["dilation"][at]))
             fixed = int64(output_padding[at] + 1 - pads[at] - pads[at + ndim])
-            extents[letter] = not_negative(simplify(construct.add(construct.add(spread, reach), fixed)))
+            extents[letter] = clamp_to_zero(simplify(construct.add(construct.add(spread, reach), fixed)))
         return data.result(extents, dtype)
 
     return infer
@@ -52,12 +52,12 @@ def dilate(x: te.Tensor, steps: Mapping[int, int], name: str) -> te.Tensor:
     """Dilate a tensor: its elements are `steps` apart along the dimensions, with zeros between them."""
     shape = list(x.buffer.shape)
     for at, step in steps.items():
-        extent = not_negative(simplify(construct.add(construct.mul(construct.sub(shape[at], 1), step), 1)))
+        extent = clamp_to_zero(simplify(construct.add(construct.mul(construct.sub(shape[at], 1), step), 1)))
         shape[at] = extent if isinstance(extent, tir.IntImm) else construct.maximum(extent, 0)
 
     def element(*i: Any) -> Any:
         places = [i[at] // steps[at] if at in steps else i[at] for at in range(x.ndim)]
-        conditions = [Scalar(construct.equal(construct.floormod(raw(i[at]), s), 0)) for at, s in steps.items()]
+        conditions = [Scalar(construct.equal(construct.floormod(to_expr(i[at]), s), 0)) for at, s in steps.items()]
         return te.if_then_else(te.all(*conditions), x(*places), zero(x.dtype)) if steps else x(*places)
 
     dilated: te.Tensor = te.compute(shape, element, name=name)
@@ -67,7 +67,7 @@ def dilate(x: te.Tensor, steps: Mapping[int, int], name: str) -> te.Tensor:
 def _lower(ndim: int) -> Callable[..., te.Tensor]:
     def lowering(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
         """Convolve the data, dilated by the strides, with the flipped kernel."""
-        space = letters(ndim)
+        space = spatial_letters(ndim)
         layout, kernel, out = (call.attrs[f"{name}_layout"] for name in ("data", "kernel", "out"))
         groups, pads, dtype = call.attrs["groups"], call.attrs["padding"], result_dtype_of(call)
         dilations = {kernel.index(c): d for c, d in zip(space, call.attrs["dilation"], strict=True) if d != 1}
@@ -124,7 +124,7 @@ def _flipped_kernel(weight: te.Tensor, kernel: str, wanted: str) -> te.Tensor:
 def _np_transposed(ndim: int) -> Callable[..., Any]:
     def reference(call: relax.Call, x: Any, weight: Any) -> Any:
         """Add the kernel, scaled by each element of the data, to the window of that element."""
-        x, weight = arrays(call, ndim, x, weight, "IO")
+        x, weight = reference_operands(call, ndim, x, weight, "IO")
         strides, dilation, pads = (call.attrs[n] for n in ("strides", "dilation", "padding"))
         size, groups = weight.shape[2:], call.attrs["groups"]
         ends = [
@@ -146,7 +146,9 @@ def _np_transposed(ndim: int) -> Callable[..., Any]:
             parts.append(total)
         uncropped = np.concatenate(parts, 1)
         inside = [slice(pads[i], max(pads[i], ends[i] - pads[i + ndim])) for i in range(ndim)]
-        return canonical(uncropped[(slice(None), slice(None), *inside)], "NC" + letters(ndim), call.attrs["out_layout"])
+        return np_to_layout(
+            uncropped[(slice(None), slice(None), *inside)], "NC" + spatial_letters(ndim), call.attrs["out_layout"]
+        )
 
     return reference
 
@@ -154,10 +156,10 @@ def _np_transposed(ndim: int) -> Callable[..., Any]:
 OPS: dict[str, Impl] = {
     f"nn.conv{n}d_transpose": blocked_impl(
         Impl(
-            parameters(n, transposed=True), _infer_transposed(n), _np_transposed(n), _lower(n),
+            conv_parameters(n, transposed=True), _infer_transposed(n), _np_transposed(n), _lower(n),
             FusionKind.OUT_EWISE_FUSABLE, precision=Precision.HALF, layout=layout_rules.conv,
         ),
-        *CONV,
+        *CONV_LAYOUTS,
     )
     for n in (1, 2, 3)
 }  # fmt: skip

@@ -24,7 +24,7 @@ from mlcc.ops.shapes import (
     tensor,
     tensor_like,
 )
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- inference
 
@@ -181,7 +181,7 @@ def _dtype(call: relax.Call) -> DType:
 
 
 def _filled(shape: Any, value: Any, dtype: DType) -> te.Tensor:
-    fill = construct.cast(dtype, raw(value))
+    fill = construct.cast(dtype, to_expr(value))
     return topi.compute_ax(shape, lambda *i: Scalar(fill), "T_full")
 
 
@@ -193,7 +193,7 @@ def _lower_arange(call: relax.Call, start: Any, end: Any, step: Any) -> te.Tenso
     dtype = _dtype(call)
 
     def element(i: Any) -> Any:
-        value = construct.add(raw(start), construct.mul(raw(step), i.expr))
+        value = construct.add(to_expr(start), construct.mul(to_expr(step), i.expr))
         return Scalar(construct.cast(dtype, value))
 
     return topi.compute_ax(result_dims(call), element, "T_arange")
@@ -203,9 +203,9 @@ def _lower_hamming_window(call: relax.Call, size: Any, periodic: Any, alpha: Any
     """alpha - beta * cos(2 pi i / n) in float64, n the size or one less; a window of one element is 1."""
     dtype, length = _dtype(call), result_dims(call)[0]
     float64 = DType.of("float64")
-    is_periodic = construct.cast(INT64, raw(periodic))
+    is_periodic = construct.cast(INT64, to_expr(periodic))
     steps = construct.add(construct.sub(length, 1), construct.minimum(is_periodic, 1))
-    first, second = (construct.cast(float64, raw(v)) for v in (alpha, beta))
+    first, second = (construct.cast(float64, to_expr(v)) for v in (alpha, beta))
 
     def element(i: Any) -> Any:
         angle = construct.div(
@@ -224,7 +224,7 @@ def _lower_eye(call: relax.Call, *args: Any) -> te.Tensor:
     shift = args[-1]
 
     def element(i: te.Axis, j: te.Axis) -> te.Scalar:
-        return te.if_then_else(Scalar(construct.equal(i.expr, construct.sub(j.expr, raw(shift)))), one, zero)
+        return te.if_then_else(Scalar(construct.equal(i.expr, construct.sub(j.expr, to_expr(shift)))), one, zero)
 
     identity: te.Tensor = te.compute(result_dims(call), element, name="eye")
     return identity
@@ -233,7 +233,7 @@ def _lower_eye(call: relax.Call, *args: Any) -> te.Tensor:
 def _lower_triangle(lower: bool) -> Any:
     def lowering(call: relax.Call, x: te.Tensor, k: Any) -> te.Tensor:
         def element(*i: Any) -> te.Scalar:
-            row, column = Scalar(construct.add(i[-2].expr, raw(k))), i[-1]
+            row, column = Scalar(construct.add(i[-2].expr, to_expr(k))), i[-1]
             keep = column <= row if lower else column >= row
             return te.select(keep, x(*i), te.const(0, x.dtype))
 
@@ -245,7 +245,7 @@ def _lower_triangle(lower: bool) -> Any:
 
 def _lower_one_hot(call: relax.Call, indices: te.Tensor, on: Any, off: Any) -> te.Tensor:
     at = call.attrs["axis"] % (indices.ndim + 1)
-    a, b = Scalar(raw(on)), Scalar(raw(off))
+    a, b = Scalar(to_expr(on)), Scalar(to_expr(off))
     return topi.compute_ax(
         result_dims(call), lambda *i: te.select(indices(*i[:at], *i[at + 1 :]) == i[at], a, b), "T_one_hot"
     )

@@ -8,28 +8,28 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import BOOL, INT64
-from mlcc.ops.gather import integers
+from mlcc.ops.gather import require_integers
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import Emit, Found, Impl, bind_call
+from mlcc.ops.registry import DataDependentShape, Emit, Impl, bind_call
 from mlcc.ops.shapes import (
     Dims,
     Tensor,
     fail,
-    float_dtype,
     int64,
     known_different,
     product,
+    require_float,
     result,
     result_dims,
     same_dtype,
     shape_text,
     tensor,
 )
-from mlcc.ops.sort import Row, np_order
+from mlcc.ops.sort import RowSort, np_argsort
 from mlcc.ops.topi import compute_ax
 from mlcc.te import statements as code
-from mlcc.te.scalar import Scalar, raw
-from mlcc.te.statements import Cells
+from mlcc.te.scalar import Scalar, to_expr
+from mlcc.te.statements import BufferElements
 
 # ---------------------------------------------------------------- inference
 
@@ -38,15 +38,15 @@ def _check_boxes(call: relax.Call) -> tuple[Tensor, Tensor]:
     """Check boxes (batch, boxes, 4), scores (batch, classes, boxes) and the scalar limits. Return the first two."""
     boxes, scores, most = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     for what, info in (("boxes", boxes), ("scores", scores)):
-        float_dtype(call, info)
+        require_float(call, info)
         if info.ndim not in (-1, 3):
             fail(call, "E0445", f"the {what} must have 3 dimensions, they have {info.ndim}")
     same_dtype(call, (boxes, scores))
-    integers(call, most, "`max_output_boxes_per_class`")
+    require_integers(call, most, "`max_output_boxes_per_class`")
     for at, name in enumerate(("max_output_boxes_per_class", "iou_threshold", "score_threshold")[: len(call.args) - 2]):
         limit = tensor(call, 2 + at)
         if at:
-            float_dtype(call, limit)
+            require_float(call, limit)
         if limit.ndim > 1 or (limit.ndim == 1 and limit.dims is not None and known_different(limit.dims[0], int64(1))):
             fail(call, "E0445", f"`{name}` must be one number, its shape is {shape_text(limit.dims)}")
     if boxes.dims is not None and scores.dims is not None:
@@ -82,7 +82,7 @@ def _max_rows(call: relax.Call, scores: Dims) -> tir.Expr:
 def infer_valid_rows(call: relax.Call) -> Tensor:
     """Like the data, of unknown length."""
     data, count = tensor(call, 0), tensor(call, 1)
-    integers(call, count, "`count`")
+    require_integers(call, count, "`count`")
     if data.ndim == 0:
         fail(call, "E0445", "a scalar has no rows")
     return result(None, data.dtype, data.ndim, data.vdevice)
@@ -99,14 +99,14 @@ def _expand_nms(call: relax.Call, emit: Emit) -> relax.Call:
     return bind_call("vision.valid_rows", (rows, count), span=call.span)
 
 
-def _scalar_element(x: te.Tensor, cells: Cells) -> Scalar:
+def _scalar_element(x: te.Tensor, cells: BufferElements) -> Scalar:
     """The element of a tensor with a single element."""
     return cells[tuple(Scalar(int64(0)) for _ in range(x.ndim))]
 
 
 def _compare(name: Any, a: Scalar, b: Scalar) -> Scalar:
     """Compare in the wider dtype of both operands."""
-    return Scalar(name(*construct.match_types(raw(a), raw(b))))
+    return Scalar(name(*construct.match_types(to_expr(a), to_expr(b))))
 
 
 class _SelectedBoxes:
@@ -117,7 +117,7 @@ class _SelectedBoxes:
         self.chosen = code.scratch("chosen", (5, count), dtype)
         self.box = code.scratch("box", (5,), dtype)
 
-    def load(self, data: Cells, n: Scalar, at: Scalar) -> Any:
+    def load(self, data: BufferElements, n: Scalar, at: Scalar) -> Any:
         """Load a box of the data as the current box."""
         first, second, third, fourth = (data[n, at, k] for k in range(4))
         if self.centered:
@@ -147,17 +147,20 @@ def _lower_nms(call: relax.Call, x: te.Tensor, scores: te.Tensor, *limits: te.Te
     """Visit the boxes of each class by descending score; select those that do not overlap a selected box."""
     infos = call.struct_info.fields  # type: ignore[union-attr]
     batch, classes, count = scores.shape
-    row, boxes = Row(count, scores.dtype, True, True), _SelectedBoxes(count, x.dtype, call.attrs["center_point_box"])
+    row, boxes = (
+        RowSort(count, scores.dtype, True, True),
+        _SelectedBoxes(count, x.dtype, call.attrs["center_point_box"]),
+    )
     at, kept, total = (code.scratch(n, (1,)) for n in ("at", "kept", "total"))
     suppressed = code.scratch("hit", (1,), BOOL)
     rows = infos[0].dims[0]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, score_cells, *limit_cells = (Cells(b) for b in ins)
+        data, score_cells, *limit_cells = (BufferElements(b) for b in ins)
         max_boxes, iou_threshold, *score_threshold = (
             _scalar_element(t, cells) for t, cells in zip(limits, limit_cells, strict=True)
         )
-        places, number = (Cells(b) for b in outs)
+        places, number = (BufferElements(b) for b in outs)
 
         def consider(n: Scalar, c: Scalar) -> Any:
             place = row.sorted_place(at[0])
@@ -167,21 +170,21 @@ def _lower_nms(call: relax.Call, x: te.Tensor, scores: te.Tensor, *limits: te.Te
             put = [places.set(v, total[0], k) for k, v in enumerate((n, c, place))]
             keep = (*boxes.select(kept[0]), *put, kept.set(kept[0] + 1, 0), total.set(total[0] + 1, 0))
             seek = (suppressed.set(te.const(False, "bool"), 0), look)
-            return boxes.load(data, n, place), seek, code.when(te.logical_not(suppressed[0]), keep)
+            return boxes.load(data, n, place), seek, code.if_then(te.logical_not(suppressed[0]), keep)
 
         def filtered(n: Scalar, c: Scalar) -> Any:
             """Consider boxes above the score threshold; stop at the first score that is not."""
             if not score_threshold:
                 return consider(n, c)
             key = row.sorted_key(at[0])
-            ends = code.when(_compare(construct.less_equal, key, score_threshold[0]), at.set(count, 0))
-            return code.when(_compare(construct.greater, key, score_threshold[0]), consider(n, c), ends)
+            ends = code.if_then(_compare(construct.less_equal, key, score_threshold[0]), at.set(count, 0))
+            return code.if_then(_compare(construct.greater, key, score_threshold[0]), consider(n, c), ends)
 
         def one(n: Scalar, c: Scalar) -> Any:
             has_more = te.all(at[0] < count, kept[0] < max_boxes.astype("int64"))
             step = [filtered(n, c), at.set(at[0] + 1, 0)]
             begin = (row.load(lambda k: score_cells[n, c, k]), row.sort(), at.set(0, 0), kept.set(0, 0))
-            return *begin, code.repeat(has_more, step)
+            return *begin, code.while_loop(has_more, step)
 
         clear = code.grid((rows, 3), lambda i, k: places.set(-1, i, k))
         return clear, total.set(0, 0), code.grid((batch, classes), one, "i"), number.set(total[0], 0)
@@ -193,8 +196,8 @@ def _lower_nms(call: relax.Call, x: te.Tensor, scores: te.Tensor, *limits: te.Te
 
 def _measure_rows(call: relax.Call, x: te.Tensor, count: te.Tensor) -> Any:
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        wanted = te.max(_scalar_element(count, Cells(ins[1])).astype("int64"), te.const(0, "int64"))
-        return Cells(outs[0]).set(te.min(wanted, x.shape[0]), 0)
+        wanted = te.max(_scalar_element(count, BufferElements(ins[1])).astype("int64"), te.const(0, "int64"))
+        return BufferElements(outs[0]).set(te.min(wanted, x.shape[0]), 0)
 
     return te.extern((1,), [x, count], body, "T_valid_rows_extents", INT64)
 
@@ -224,7 +227,7 @@ def _np_select(low: Any, high: Any, scores: Any, max_boxes: int, iou_threshold: 
     """Select boxes of one class by descending score, without those that overlap a selected one."""
     area = np.prod(high - low, axis=-1)
     kept: list[int] = []
-    for box in map(int, np_order(scores, 0, True)):
+    for box in map(int, np_argsort(scores, 0, True)):
         if len(kept) >= max_boxes or (score_threshold is not None and not scores[box] > score_threshold):
             continue
         sides = np.minimum(high[kept], high[box]) - np.maximum(low[kept], low[box])
@@ -269,6 +272,6 @@ OPS: dict[str, Impl] = {
     "vision.multiclass_nms": Impl(_PARAMETERS, infer_nms, _np_nms, expand=_expand_nms),
     "vision.multiclass_nms_padded": Impl(_PARAMETERS, infer_nms_padded, _np_nms_padded, _lower_nms),
     "vision.valid_rows": Impl(
-        "data, count", infer_valid_rows, _np_rows, _lower_rows, found=Found(_measure_rows, _sized_rows)
+        "data, count", infer_valid_rows, _np_rows, _lower_rows, found=DataDependentShape(_measure_rows, _sized_rows)
     ),
 }

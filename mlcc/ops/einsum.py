@@ -23,7 +23,7 @@ from mlcc.ops.shapes import (
     same_dtype,
     tensors,
 )
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 Labels = tuple[str, ...]  # letters; the dimensions of an ellipsis are "0", "1", ... counted from the last
 
@@ -142,7 +142,7 @@ _ANY_REDUCER = te.comm_reducer(lambda x, y: te.any(x, y), lambda t: te.const(Fal
 def _operand_index(subscripts: _Subscripts, label: str, at: dict[str, Any], extent: tir.Expr) -> Any:
     if is_one(extent) and not is_one(subscripts.extents[label]):
         return Scalar(int64(0))
-    return Scalar(construct.cast("int64", raw(at[label])))
+    return Scalar(construct.cast("int64", to_expr(at[label])))
 
 
 def _np_einsum(call: relax.Call, operands: Any) -> Any:

@@ -9,9 +9,9 @@ from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ops import layout_rules, topi
+from mlcc.ops.index_bounds import checked_indices
 from mlcc.ops.lazy import np
-from mlcc.ops.places import places
-from mlcc.ops.registry import Found, FusionKind, Impl, Precision
+from mlcc.ops.registry import DataDependentShape, FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Dims,
     Tensor,
@@ -25,17 +25,17 @@ from mlcc.ops.shapes import (
     tensor,
     tensors,
 )
-from mlcc.te.scalar import Scalar, raw
-from mlcc.te.statements import Cells
+from mlcc.te.scalar import Scalar, to_expr
+from mlcc.te.statements import BufferElements
 
 
-def integers(call: relax.Call, info: Tensor, what: str = "the indices") -> None:
+def require_integers(call: relax.Call, info: Tensor, what: str = "the indices") -> None:
     """Refuse indices that are not integers."""
     if info.dtype is not None and not info.dtype.is_int:
         fail(call, "E0444", f"{what} must be integers, not {info.dtype}", "convert them with `R.astype`")
 
 
-def within(call: relax.Call, indices: Dims | None, data: Dims | None, at: int) -> None:
+def require_extents_within(call: relax.Call, indices: Dims | None, data: Dims | None, at: int) -> None:
     """Refuse indices whose shape exceeds that of the data in a dimension other than the indexed axis `at`."""
     for number, (extent, limit) in enumerate(zip(indices or (), data or (), strict=False)):
         if number != at and known_larger(extent, limit):
@@ -49,13 +49,13 @@ def within(call: relax.Call, indices: Dims | None, data: Dims | None, at: int) -
 def infer_gather_elements(call: relax.Call) -> Tensor:
     """The shape of the indices, which have as many dimensions as the data."""
     data, indices = tensor(call, 0), tensor(call, 1)
-    integers(call, indices)
+    require_integers(call, indices)
     if data.ndim < 0 or indices.ndim < 0:
         return result(None, data.dtype, -1, data.vdevice)
     at = axis(call, call.attrs["axis"], data.ndim)
     if data.ndim != indices.ndim:
         fail(call, "E0445", f"the data have {data.ndim} dimensions, the indices {indices.ndim}")
-    within(call, indices.dims, data.dims, at)
+    require_extents_within(call, indices.dims, data.dims, at)
     return relax.TensorStructInfo(indices.shape, data.dtype, indices.ndim, data.vdevice)
 
 
@@ -91,7 +91,7 @@ def infer_index_tensor(call: relax.Call) -> Tensor:
     if not indices:
         fail(call, "E0443", "needs at least one tensor of indices")
     for number, info in enumerate(indices):
-        integers(call, info, f"index tensor {number}")
+        require_integers(call, info, f"index tensor {number}")
     if data.ndim < 0 or any(i.ndim < 0 for i in indices):
         return result(None, data.dtype, -1, data.vdevice)
     if len(indices) > data.ndim:
@@ -124,7 +124,7 @@ def infer_dynamic_strided_slice(call: relax.Call) -> Tensor:
 def infer_reverse_sequence(call: relax.Call) -> Tensor:
     """The data's own shape."""
     data, lengths = tensor(call, 0), tensor(call, 1)
-    integers(call, lengths, "the lengths")
+    require_integers(call, lengths, "the lengths")
     if lengths.ndim not in (-1, 1):
         fail(call, "E0445", f"the lengths must be a vector, they have {lengths.ndim} dimensions")
     if data.ndim < 0:
@@ -155,7 +155,7 @@ def _measure_dynamic_strided_slice(
     """The number of steps from begin to end; none for a stride of 0."""
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        _, first, last, step = (Cells(b) for b in ins)
+        _, first, last, step = (BufferElements(b) for b in ins)
 
         def extent(axis: int) -> Any:
             size = x.shape[axis]
@@ -167,7 +167,7 @@ def _measure_dynamic_strided_slice(
             steps = te.max((span + divisor - 1) // divisor, te.const(0, "int64"))
             return te.if_then_else(te.any(stride > 0, stride < 0), steps, te.const(0, "int64"))
 
-        return [Cells(outs[0]).set(extent(axis), axis) for axis in range(x.ndim)]
+        return [BufferElements(outs[0]).set(extent(axis), axis) for axis in range(x.ndim)]
 
     return te.extern((x.ndim,), [x, begin, end, strides], body, "T_dynamic_strided_slice_extents", INT64)
 
@@ -232,10 +232,10 @@ def _lower_reverse_sequence(call: relax.Call, x: te.Tensor, lengths: te.Tensor) 
     extent = x.shape[along]
 
     def element(*i: Any) -> Any:
-        length, at = Scalar(construct.cast("int64", topi.saturated(lengths(i[batch]).expr))), i[along]
+        length, at = Scalar(construct.cast("int64", topi.saturate_to_int64(lengths(i[batch]).expr))), i[along]
         reversed_at = te.if_then_else(length > extent, extent - 1 - at, length - 1 - at)
         place = te.if_then_else(te.any(length <= 1, length <= at), at, reversed_at)
-        return x(*i[:along], Scalar(raw(place)), *i[along + 1 :])
+        return x(*i[:along], Scalar(to_expr(place)), *i[along + 1 :])
 
     return topi.compute_ax(x.shape, element, "T_reverse_sequence")
 
@@ -246,12 +246,12 @@ def _lower_reverse_sequence(call: relax.Call, x: te.Tensor, lengths: te.Tensor) 
 def _np_gather_elements(call: relax.Call, x: Any, indices: Any) -> Any:
     at = call.attrs["axis"] % x.ndim
     picked = np.indices(indices.shape, sparse=True)
-    return x[tuple(places(indices, x.shape[a], a) if a == at else picked[a] for a in range(x.ndim))]
+    return x[tuple(checked_indices(indices, x.shape[a], a) if a == at else picked[a] for a in range(x.ndim))]
 
 
 def _np_gather_nd(call: relax.Call, x: Any, indices: Any) -> Any:
     batch = call.attrs["batch_dims"]
-    picked = [places(indices[..., n], x.shape[batch + n], batch + n) for n in range(indices.shape[-1])]
+    picked = [checked_indices(indices[..., n], x.shape[batch + n], batch + n) for n in range(indices.shape[-1])]
     lead = np.indices(indices.shape[:-1], sparse=True)[:batch]
     return x[(*lead, *picked)] if batch + indices.shape[-1] else _np_repeat(x, indices.shape[:-1])
 
@@ -261,13 +261,13 @@ def _np_repeat(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _np_index_tensor(call: relax.Call, x: Any, indices: Any) -> Any:
-    return x[tuple(places(i, x.shape[at], at) for at, i in enumerate(indices))]
+    return x[tuple(checked_indices(i, x.shape[at], at) for at, i in enumerate(indices))]
 
 
 def _np_dynamic_strided_slice(call: relax.Call, x: Any, begin: Any, end: Any, strides: Any) -> Any:
-    from mlcc.ops.index import slice_by
+    from mlcc.ops.index import np_slice
 
-    return slice_by(x, range(x.ndim), begin, end, strides)
+    return np_slice(x, range(x.ndim), begin, end, strides)
 
 
 def _np_reverse_sequence(call: relax.Call, x: Any, lengths: Any) -> Any:
@@ -294,7 +294,8 @@ OPS: dict[str, Impl] = {
     ),
     "dynamic_strided_slice": Impl(
         "x, begin, end, strides", infer_dynamic_strided_slice, _np_dynamic_strided_slice, _lower_dynamic_strided_slice,
-        found=Found(_measure_dynamic_strided_slice, _sized_dynamic_strided_slice), precision=Precision.FOLLOW,
+        found=DataDependentShape(_measure_dynamic_strided_slice, _sized_dynamic_strided_slice),
+        precision=Precision.FOLLOW,
     ),
     "reverse_sequence": Impl(
         "data, seq_lengths, seq_axis: int = 1, batch_axis: int = 0", infer_reverse_sequence, _np_reverse_sequence,

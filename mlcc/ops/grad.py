@@ -11,13 +11,13 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
-from mlcc.ops.pool import ATTR_ORDER, counted, parameters, pool_extent
+from mlcc.ops.pool import ATTR_ORDER, averaged_count, pool_extent, pool_parameters
 from mlcc.ops.reduce import ARGMAX
 from mlcc.ops.registry import Impl
-from mlcc.ops.scatter import from_front
+from mlcc.ops.scatter import wrap_negative_index
 from mlcc.ops.shapes import axis, fail, int64, known_different, shape_text, tensor
-from mlcc.ops.window import canonical, frame, positive
-from mlcc.te.scalar import Scalar, raw
+from mlcc.ops.window import np_to_layout, require_positive, spatial_data
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- inference
 
@@ -25,8 +25,8 @@ from mlcc.te.scalar import Scalar, raw
 def infer_pool_backward(call: relax.Call) -> relax.StructInfo:
     """Infer the shape of the data; the incoming gradient has the shape of the pool's result."""
     gradient = tensor(call, 0)
-    data = frame(call, 2, "layout", index=1)
-    positive(call, "pool_size", "strides", "dilation")
+    data = spatial_data(call, 2, "layout", index=1)
+    require_positive(call, "pool_size", "strides", "dilation")
     if gradient.ndim not in (-1, 4):
         fail(call, "E0445", f"the gradient needs 4 dimensions, it has {gradient.ndim}")
     if data.extents is not None and gradient.dims is not None:
@@ -106,7 +106,7 @@ class _Windows:
         """Return the divisor of an average pool at `at`: the number of elements of the window that count."""
         number: tir.Expr = construct.const(1, INT64)
         for n, c in enumerate("HW"):
-            number = construct.mul(number, self._divisor_factor(n, raw(at[c]), self.extents[c]))
+            number = construct.mul(number, self._divisor_factor(n, to_expr(at[c]), self.extents[c]))
         return Scalar(number if self.call.attrs["count_include_pad"] else construct.maximum(number, 1))
 
     def _divisor_factor(self, n: int, window: tir.Expr, extent: tir.Expr) -> tir.Expr:
@@ -114,7 +114,7 @@ class _Windows:
         size, before = self.call.attrs["pool_size"][n], self.call.attrs["padding"][n]
         padded = self.call.attrs["count_include_pad"]
         if not self.dense or (padded and self.call.attrs["ceil_mode"]):
-            return counted(self.call, window, extent, n, 2)
+            return averaged_count(self.call, window, extent, n, 2)
         if padded:
             return int64(size)
         begin = construct.sub(construct.mul(window, self.call.attrs["strides"][n]), before)
@@ -140,7 +140,7 @@ def _lower_avg(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
 
     def element(*axes: Any) -> Any:
         at, valid = windows.find(dict(zip(windows.layout, axes, strict=True)))
-        share = windows.value(at) / topi.converted(windows.divisor(at).expr, x.dtype)
+        share = windows.value(at) / topi.convert_integer(windows.divisor(at).expr, x.dtype)
         return te.sum(te.if_then_else(valid, share, te.const(0, x.dtype)), axis=list(windows.axes.values()))
 
     return topi.compute_ax(x.buffer.shape, element, "T_pool_grad")
@@ -164,7 +164,7 @@ def _lower_max(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
         """The linear index of an element of the padded data."""
         number: tir.Expr = construct.const(0, INT64)
         for n, (c, extent) in enumerate(zip(layout, padded.buffer.shape, strict=True)):
-            number = construct.add(construct.mul(number, extent), raw(at[c])) if n else raw(at[c])
+            number = construct.add(construct.mul(number, extent), to_expr(at[c])) if n else to_expr(at[c])
         return Scalar(number)
 
     def greatest(*axes: Any) -> Any:
@@ -199,7 +199,7 @@ def _lower_take(call: relax.Call, gradient: te.Tensor, x: te.Tensor, indices: te
     taken = [te.reduce_axis((0, d), f"l{n}") for n, d in enumerate(indices.shape)]
 
     def element(*i: Any) -> Any:
-        hit = Scalar(construct.equal(from_front(indices(*taken), x.buffer.shape[at]).expr, raw(i[at])))
+        hit = Scalar(construct.equal(wrap_negative_index(indices(*taken), x.buffer.shape[at]).expr, to_expr(i[at])))
         value = te.if_then_else(hit, gradient(*i[:at], *taken, *i[at + 1 :]), te.const(0, x.dtype))
         return te.sum(value, axis=taken) if taken else value
 
@@ -217,8 +217,8 @@ def _np_pool_backward(largest: bool) -> Callable[..., Any]:
     def reference(call: relax.Call, gradient: Any, x: Any) -> Any:
         """Window by window."""
         get = call.attrs.__getitem__
-        gradient = canonical(gradient, get("out_layout"), "NCHW")
-        x = canonical(x, get("layout"), "NCHW")
+        gradient = np_to_layout(gradient, get("out_layout"), "NCHW")
+        x = np_to_layout(x, get("layout"), "NCHW")
         data_gradient = np.zeros_like(x)
         size, strides, dilation, pads = (get(n) for n in ("pool_size", "strides", "dilation", "padding"))
         for window in np.ndindex(*gradient.shape[2:]):
@@ -229,7 +229,7 @@ def _np_pool_backward(largest: bool) -> Callable[..., Any]:
             incoming = gradient[(slice(None), slice(None), *window)]
             divisor = 1
             for a, w in enumerate(window):
-                count = counted(call, int64(w), int64(x.shape[2 + a]), a, 2)
+                count = averaged_count(call, int64(w), int64(x.shape[2 + a]), a, 2)
                 divisor *= tir.const_int(count) or 0
             if not all(places):
                 continue
@@ -242,7 +242,7 @@ def _np_pool_backward(largest: bool) -> Callable[..., Any]:
             else:
                 share = np.broadcast_to((incoming / max(divisor, 1))[..., None, None], window_data.shape)
             data_gradient[:, :, np.array(places[0])[:, None], np.array(places[1])] += share.astype(data_gradient.dtype)
-        return canonical(data_gradient, "NCHW", get("layout"))
+        return np_to_layout(data_gradient, "NCHW", get("layout"))
 
     return reference
 
@@ -261,11 +261,11 @@ def _np_take_backward(call: relax.Call, gradient: Any, x: Any, indices: Any) -> 
 
 OPS: dict[str, Impl] = {
     "grad.max_pool2d_backward": Impl(
-        f"output_grad, data, {parameters(2)}", infer_pool_backward, _np_pool_backward(True), _lower_max,
+        f"output_grad, data, {pool_parameters(2)}", infer_pool_backward, _np_pool_backward(True), _lower_max,
         attr_order=ATTR_ORDER,
     ),
     "grad.avg_pool2d_backward": Impl(
-        f"output_grad, data, {parameters(2)}", infer_pool_backward, _np_pool_backward(False), _lower_avg,
+        f"output_grad, data, {pool_parameters(2)}", infer_pool_backward, _np_pool_backward(False), _lower_avg,
         attr_order=ATTR_ORDER,
     ),
     "grad.take_backward": Impl(

@@ -10,7 +10,7 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import Tensor, device_of, fail, known_different, result, same_dtype, shape_text, tensor
-from mlcc.te.scalar import raw
+from mlcc.te.scalar import to_expr
 
 _NDIMS = (("data", 2), ("weights", 3), ("ends", 1))
 
@@ -35,9 +35,12 @@ def infer_grouped_matmul(call: relax.Call) -> Tensor:
 
 def _lower(call: relax.Call, x: te.Tensor, weights: te.Tensor, ends: te.Tensor) -> te.Tensor:
     """Multiply each row by its group's matrix, the group being the number of ends <= row; rows past the last are 0."""
-    rows, groups, columns = raw(x.shape[0]), raw(ends.shape[0]), raw(weights.shape[2])
+    rows, groups, columns = to_expr(x.shape[0]), to_expr(ends.shape[0]), to_expr(weights.shape[2])
     zero = te.const(0, x.dtype)
-    if 0 in (tir.const_int(groups), tir.const_int(raw(x.shape[1]))):  # a loop that does not run would not initialise
+    if 0 in (
+        tir.const_int(groups),
+        tir.const_int(to_expr(x.shape[1])),
+    ):  # a loop that does not run would not initialise
         return te.compute((rows, columns), lambda i, j: zero, name="grouped_matmul")  # type: ignore[no-any-return]
     g = te.reduce_axis((0, ends.shape[0]), "g")
     passed = te.compute(

@@ -9,16 +9,16 @@ from mlcc import te
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import layout_rules, topi
+from mlcc.ops.index_bounds import checked_indices
 from mlcc.ops.lazy import np
-from mlcc.ops.places import places
 from mlcc.ops.registry import Cost, FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
     axes,
     axis,
     describe,
+    extent_analyzer,
     extent_text,
-    extents,
     fail,
     int64,
     known_larger,
@@ -27,7 +27,7 @@ from mlcc.ops.shapes import (
     simplify,
     tensor,
 )
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- strided_slice
 
@@ -146,7 +146,7 @@ def infer_strided_slice(call: relax.Call) -> Tensor:
     if slices is None or data.dims is None:
         return result(None, data.dtype, data.ndim, data.vdevice)
     inbound = call.attrs["assume_inbound"]
-    known = extents(call)
+    known = extent_analyzer(call)
     dims = list(data.dims)
     for at, begin, end, stride in slices:
         low = canonicalize_bound(begin, dims[at], stride, inbound, known)
@@ -179,7 +179,7 @@ def _lower_strided_slice(call: relax.Call, x: te.Tensor, *slices: Any) -> te.Ten
         fail(call, "E0445", "the slice cannot be lowered: its bounds are not known expressions")
     begins = {}
     static = True
-    sizes = extents(call)
+    sizes = extent_analyzer(call)
     for at, begin, end, stride in known:
         extent = x.buffer.shape[at]
         static = static and all(isinstance(v, tir.IntImm) for v in (begin, end, stride, extent))
@@ -190,7 +190,7 @@ def _lower_strided_slice(call: relax.Call, x: te.Tensor, *slices: Any) -> te.Ten
             if at not in begins:
                 return i[at]
             low, stride = begins[at]
-            return Scalar(construct.add(low, construct.mul(raw(i[at]), stride)))
+            return Scalar(construct.add(low, construct.mul(to_expr(i[at]), stride)))
 
         return x(*(moved(a) for a in range(x.ndim)))
 
@@ -198,7 +198,7 @@ def _lower_strided_slice(call: relax.Call, x: te.Tensor, *slices: Any) -> te.Ten
     return topi.compute_ax(dims, element, name)
 
 
-def slice_by(x: Any, places: Any, begin: Any, end: Any, strides: Any = None, *, inbound: bool = False) -> Any:
+def np_slice(x: Any, places: Any, begin: Any, end: Any, strides: Any = None, *, inbound: bool = False) -> Any:
     """Slice an array along some axes, clamping bounds as Python does.
 
     With `inbound` bounds are neither clamped nor wrapped: -1 as the end of a backward slice means the front.
@@ -216,7 +216,7 @@ def slice_by(x: Any, places: Any, begin: Any, end: Any, strides: Any = None, *, 
 
 
 def _np_strided_slice(call: relax.Call, *values: Any) -> Any:
-    return slice_by(*values, inbound=bool(call.attrs["assume_inbound"]))
+    return np_slice(*values, inbound=bool(call.attrs["assume_inbound"]))
 
 
 # ---------------------------------------------------------------- take
@@ -254,7 +254,7 @@ def infer_take(call: relax.Call) -> Tensor:
 
 def _refuse_constant_outside(call: relax.Call, at: int, extent: int | None) -> None:
     """Refuse constant indices that are out of bounds; negative ones count from the end."""
-    index_range = constant_indices(call.args[1])
+    index_range = constant_index_range(call.args[1])
     if extent is None or index_range is None:
         return
     wrong = [i for i in index_range if not -extent <= i < extent]
@@ -263,7 +263,7 @@ def _refuse_constant_outside(call: relax.Call, at: int, extent: int | None) -> N
         fail(call, "E0445", f"index {wrong[0]} is outside dimension {at}, which has {extent}", help)
 
 
-def constant_indices(expr: relax.Expr) -> tuple[int, int] | None:
+def constant_index_range(expr: relax.Expr) -> tuple[int, int] | None:
     """Return the smallest and the largest of constant indices; None if unknown or too many to inspect."""
     info = expr.struct_info
     if isinstance(info, relax.PrimStructInfo):
@@ -286,7 +286,7 @@ def _lower_take(call: relax.Call, x: te.Tensor, indices: Any) -> te.Tensor:
     extent = x.buffer.shape[at]
 
     def element(*i: Any) -> Any:
-        picked = indices(*i[at : at + rank]).expr if isinstance(indices, te.Tensor) else raw(indices)
+        picked = indices(*i[at : at + rank]).expr if isinstance(indices, te.Tensor) else to_expr(indices)
         if mode == "fast" and (tir.const_int(picked) or 0) < 0:
             picked = construct.add(extent, picked)
         index = _apply_mode(picked, extent, mode, flat)
@@ -298,7 +298,7 @@ def _lower_take(call: relax.Call, x: te.Tensor, indices: Any) -> te.Tensor:
 def _apply_mode(index: tir.Expr, extent: tir.Expr, mode: str, flat: bool) -> tir.Expr:
     """Clamp the index, wrap it around, or leave it, as the mode says."""
     if mode == "clip":
-        index = topi.saturated(index)
+        index = topi.saturate_to_int64(index)
         return construct.minimum(construct.maximum(construct.const(0, index.dtype), index), construct.sub(extent, 1))
     if mode == "wrap":
         if index.dtype == topi.UINT64:
@@ -318,7 +318,7 @@ def _np_take(call: relax.Call, x: Any, indices: Any) -> Any:
         positions = np.minimum(np.maximum(positions, 0), count - 1)
     elif mode == "wrap":
         positions = positions % count if count else np.zeros_like(positions)
-    return np.take(x, places(positions, count, at, mode not in ("clip", "wrap")), at)
+    return np.take(x, checked_indices(positions, count, at, mode not in ("clip", "wrap")), at)
 
 
 OPS: dict[str, Impl] = {

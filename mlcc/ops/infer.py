@@ -10,7 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.construct import exact_integers
 from mlcc.ir.visit import substitute
 from mlcc.ops.registry import get
-from mlcc.ops.sizes import info_too_large
+from mlcc.ops.size_limits import info_too_large
 
 
 def infer_operator(call: relax.Call) -> relax.StructInfo | None:
@@ -54,14 +54,14 @@ def infer_struct_info(
     if info is None and isinstance(call.op, relax.GlobalVar) and functions is not None:
         known = functions.get(call.op.name)
         info = known.struct_info if known is not None else None
-    return None if info is None else result_of(info, call)
+    return None if info is None else call_result_info(info, call)
 
 
 def _stated_info(types: tuple[relax.StructInfo, ...]) -> relax.StructInfo:
     return types[0] if len(types) == 1 else relax.TupleStructInfo(types)
 
 
-def result_of(info: relax.StructInfo, call: relax.Call) -> relax.StructInfo:
+def call_result_info(info: relax.StructInfo, call: relax.Call) -> relax.StructInfo:
     """Infer the result of calling a function with struct info `info`: arguments bind its symbolic variables."""
     if not isinstance(info, relax.FuncStructInfo):
         if isinstance(info, relax.ObjectStructInfo):

@@ -17,7 +17,7 @@ from mlcc.ops.shapes import (
     axis,
     describe,
     device_of,
-    extents,
+    extent_analyzer,
     fail,
     int64,
     known_different,
@@ -31,7 +31,7 @@ from mlcc.ops.shapes import (
     tensor,
     tensors,
 )
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- inference
 
@@ -146,7 +146,7 @@ def split_parts(call: relax.Call, extent: tir.Expr, parts: Any) -> list[tuple[ti
         begins = [simplify(construct.mul(each, int64(i))) for i in range(parts)]
         return [(b, each) for b in begins[:-1]] + [(begins[-1], last)]
     edges: list[tir.Expr] = [int64(0), *(int64(p) if isinstance(p, int) else p for p in parts), extent]
-    known = extents(call)
+    known = extent_analyzer(call)
     return [(low, _section_extent(low, high, extent, known)) for low, high in zip(edges[:-1], edges[1:], strict=True)]
 
 
@@ -201,12 +201,12 @@ def concat(parts: Sequence[te.Tensor], at: int) -> te.Tensor:
         dims[at] = construct.add(dims[at], part.buffer.shape[at])
     dims[at] = simplify(dims[at])
 
-    starts: list[tir.Expr] = [raw(parts[0].shape[at])]  # of all parts but the first
+    starts: list[tir.Expr] = [to_expr(parts[0].shape[at])]  # of all parts but the first
     for part in parts[1:-1]:
-        starts.append(construct.add(starts[-1], raw(part.shape[at])))
+        starts.append(construct.add(starts[-1], to_expr(part.shape[at])))
 
     def element(*i: Any) -> Any:
-        index = raw(i[at])
+        index = to_expr(i[at])
 
         def select_part(first: int, last: int) -> Any:
             """Select the element from the parts `first` to `last` - 1, by comparisons with their starts."""
@@ -252,7 +252,7 @@ def _lower_split(call: relax.Call, x: te.Tensor) -> Any:
 
 
 def _offset_by(x: te.Tensor, at: int, begin: tir.Expr) -> Any:
-    return lambda *i: x(*i[:at], Scalar(construct.add(raw(i[at]), begin)), *i[at + 1 :])
+    return lambda *i: x(*i[:at], Scalar(construct.add(to_expr(i[at]), begin)), *i[at + 1 :])
 
 
 def _lower_meshgrid(call: relax.Call, parts: Sequence[te.Tensor]) -> Any:
@@ -285,7 +285,7 @@ OPS: dict[str, Impl] = {
         "tensors: exprs, axis: int? = 0", infer_concat,
         lambda call, parts: np.concatenate(parts, call.attrs["axis"] or 0), _lower_concat, FusionKind.INJECTIVE,
         tir_name="concatenate", aliases=("concatenate",), precision=Precision.FOLLOW, layout=layout_rules.concat,
-        free_layout=layout_rules.concat_as_turned,
+        free_layout=layout_rules.concat_as_permuted,
     ),
     "stack": Impl(
         "tensors: exprs, axis: int? = 0", infer_stack, lambda call, parts: np.stack(parts, call.attrs["axis"] or 0),

@@ -15,7 +15,7 @@ from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import Dims, Tensor, fail, result, shape_text, tensor
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 
 def _index_map(call: relax.Call, ndim: int) -> tir.IndexMap:
@@ -103,8 +103,8 @@ def _lower_layout_transform(call: relax.Call, x: te.Tensor) -> te.Tensor:
     pad_value = Scalar(_padding(call, x.dtype))
 
     def element(*i: Any) -> Any:
-        at = dict(zip(inverse.indices, map(raw, i), strict=True))
-        value = x(*map(Scalar, map_indices(inverse, tuple(map(raw, i)))))
+        at = dict(zip(inverse.indices, map(to_expr, i), strict=True))
+        value = x(*map(Scalar, map_indices(inverse, tuple(map(to_expr, i)))))
         is_padding = substitute(padding, at)
         return value if tir.const_int(is_padding) == 0 else te.if_then_else(Scalar(is_padding), pad_value, value)
 

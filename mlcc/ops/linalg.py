@@ -12,7 +12,7 @@ from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import Tensor, broadcast, device_of, fail, known_different, result, same_dtype, shape_text, tensor
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- inference
 
@@ -147,7 +147,7 @@ def _lower_dense(call: relax.Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
 
 
 def _lower_outer(call: relax.Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
-    outer: te.Tensor = te.compute((raw(a.shape[0]), raw(b.shape[0])), lambda i, j: a(i) * b(j), name="outer")
+    outer: te.Tensor = te.compute((to_expr(a.shape[0]), to_expr(b.shape[0])), lambda i, j: a(i) * b(j), name="outer")
     return outer
 
 

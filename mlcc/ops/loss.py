@@ -7,13 +7,13 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax
 from mlcc.ops import guard, topi
+from mlcc.ops.index_bounds import checked_indices
 from mlcc.ops.lazy import np
 from mlcc.ops.linalg import result_dtype
-from mlcc.ops.places import places
 from mlcc.ops.reduce import reduce_with
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import Tensor, device_of, fail, known_different, result, shape_text, tensor
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- inference
 
@@ -84,7 +84,7 @@ def _per_target(call: relax.Call, targets: te.Tensor, value: Any, dtype: Any) ->
 
     def element(*i: Any) -> Any:
         c = targets(*i)
-        counted = Scalar(construct.not_equal(raw(c), ignored))
+        counted = Scalar(construct.not_equal(to_expr(c), ignored))
         return te.if_then_else(counted, value(i, c), te.const(0, dtype))
 
     return topi.compute_ax(targets.shape, element, "nll_loss")
@@ -103,7 +103,7 @@ def _lower_nll_loss(
     loss = _per_target(
         call,
         targets,
-        lambda i, c: Scalar(construct.negate(raw(predictions(*_prediction_index(i, c))))) * factors(c),
+        lambda i, c: Scalar(construct.negate(to_expr(predictions(*_prediction_index(i, c))))) * factors(c),
         dtype,
     )
     if reduction == "none":
@@ -129,8 +129,10 @@ def _lower_nll_loss_backward(
         place = (*i[:class_axis], *i[class_axis + 1 :])
         incoming = gradient(*place) if reduction == "none" else gradient()
         share = incoming if weight_sum is None else incoming / weight_sum()
-        is_target = Scalar(construct.equal(raw(i[class_axis]), raw(targets(*place))))
-        return te.select(is_target, Scalar(construct.negate(raw(target_weights(*place)))) * share, te.const(0, dtype))
+        is_target = Scalar(construct.equal(to_expr(i[class_axis]), to_expr(targets(*place))))
+        return te.select(
+            is_target, Scalar(construct.negate(to_expr(target_weights(*place)))) * share, te.const(0, dtype)
+        )
 
     pred_grad: te.Tensor = te.compute(predictions.shape, element, name="pred_grad")
     return pred_grad
@@ -145,7 +147,7 @@ def _np_weights(call: relax.Call, predictions: Any, targets: Any, weights: Any) 
     class_axis = min(1, predictions.ndim - 1)
     count = predictions.shape[class_axis]
     classes = np.where(counted, targets, 0)
-    places(targets[counted], count, class_axis, False)
+    checked_indices(targets[counted], count, class_axis, False)
     class_weights = np.ones(count, predictions.dtype) if weights is None else weights
     return classes, np.where(counted, class_weights[classes] if count else 0, 0)
 

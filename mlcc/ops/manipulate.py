@@ -28,7 +28,7 @@ from mlcc.ops.shapes import (
     simplify,
     tensor,
 )
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- inference
 
@@ -174,7 +174,7 @@ def infer_broadcast_to(call: relax.Call) -> Tensor:
     return relax.TensorStructInfo(target, data.dtype, info.ndim, data.vdevice)
 
 
-def plain_product(dims: Dims) -> tir.Expr:
+def unsimplified_product(dims: Dims) -> tir.Expr:
     """The number of elements as a left-to-right product; only constants are folded."""
     total: tir.Expr = int64(1)
     for extent in dims:
@@ -189,7 +189,7 @@ def infer_flatten(call: relax.Call) -> Tensor:
         return data
     if data.dims is None:
         return result(None, data.dtype, 1, data.vdevice)
-    return result((plain_product(data.dims),), data.dtype, vdevice=data.vdevice)
+    return result((unsimplified_product(data.dims),), data.dtype, vdevice=data.vdevice)
 
 
 def infer_flip(call: relax.Call) -> Tensor:
@@ -248,7 +248,7 @@ def _lower_permute_dims(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 def reshape(x: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
     """Reshape in row-major order."""
-    dims = [raw(d) for d in shape]
+    dims = [to_expr(d) for d in shape]
     if any(tir.const_int(d) == 0 for d in dims):
         return topi.compute_ax(dims, lambda *i: Scalar(construct.const(0, x.dtype)), "T_reshape")
     return topi.compute_ax(dims, lambda *i: x(*_unravel(_ravel(i, dims), x.buffer.shape)), "T_reshape")
@@ -257,7 +257,7 @@ def reshape(x: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
 def _ravel(indices: Sequence[Any], dims: Sequence[tir.Expr]) -> tir.Expr:
     flat: tir.Expr | None = None
     for index, extent in zip(indices, dims, strict=True):
-        flat = raw(index) if flat is None else construct.add(construct.mul(flat, extent), raw(index))
+        flat = to_expr(index) if flat is None else construct.add(construct.mul(flat, extent), to_expr(index))
     return int64(0) if flat is None else flat
 
 
@@ -308,7 +308,7 @@ def _lower_flip(call: relax.Call, x: te.Tensor) -> te.Tensor:
 def _lower_repeat(call: relax.Call, x: te.Tensor) -> te.Tensor:
     repeats, at = call.attrs["repeats"], call.attrs["axis"]
     if at is None:
-        x, at = reshape(x, (plain_product(x.buffer.shape),)), 0
+        x, at = reshape(x, (unsimplified_product(x.buffer.shape),)), 0
     at %= x.ndim
     dims = list(x.buffer.shape)
     dims[at] = construct.mul(int64(repeats), dims[at])

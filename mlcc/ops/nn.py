@@ -12,15 +12,15 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ops import guard, layout_rules, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import reshape
-from mlcc.ops.reduce import count, reduce_with
+from mlcc.ops.reduce import num_elements, reduce_with
 from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
     axis,
     fail,
-    float_dtype,
     int64,
     known_different,
+    require_float,
     result,
     shape_text,
     simplify,
@@ -34,7 +34,7 @@ from mlcc.te.scalar import Scalar
 def infer_softmax(call: relax.Call) -> Tensor:
     """The tensor's own shape; floats."""
     data = tensor(call, 0)
-    float_dtype(call, data)
+    require_float(call, data)
     if data.ndim >= 0:
         axis(call, call.attrs["axis"], data.ndim)
     return data
@@ -111,17 +111,17 @@ def _drop(i: Sequence[Any], at: int) -> list[Any]:
 Element = Callable[[Scalar], Scalar]
 
 
-def number(x: Scalar) -> Scalar:
+def assume_number(x: Scalar) -> Scalar:
     """Mark an element as not NaN for a maximum: NaN reaches the result through the exponentials anyway."""
     return Scalar(construct.call(x.dtype, "assume_number", x.expr))
 
 
-def itself(x: Scalar) -> Scalar:
+def identity(x: Scalar) -> Scalar:
     """Return the element unchanged."""
     return x
 
 
-def softmax(x: te.Tensor, at: int, max_operand: Element = itself) -> te.Tensor:
+def softmax(x: te.Tensor, at: int, max_operand: Element = identity) -> te.Tensor:
     """Numerically stable softmax along an axis; `max_operand` is applied to elements before the maximum is taken."""
     k1, k2 = (te.reduce_axis((0, x.shape[at]), "k") for _ in range(2))
     outer = _shape_without(x, at)
@@ -136,11 +136,11 @@ def softmax(x: te.Tensor, at: int, max_operand: Element = itself) -> te.Tensor:
     return probabilities
 
 
-def _lower_softmax(call: relax.Call, x: te.Tensor, max_operand: Element = itself) -> te.Tensor:
+def _lower_softmax(call: relax.Call, x: te.Tensor, max_operand: Element = identity) -> te.Tensor:
     return softmax(x, call.attrs["axis"] % x.ndim, max_operand)
 
 
-def _lower_log_softmax(call: relax.Call, x: te.Tensor, max_operand: Element = itself) -> te.Tensor:
+def _lower_log_softmax(call: relax.Call, x: te.Tensor, max_operand: Element = identity) -> te.Tensor:
     """x - max - log(sum(exp(x - max)))."""
     at = call.attrs["axis"] % x.ndim
     k1, k2 = (te.reduce_axis((0, x.shape[at]), "k") for _ in range(2))
@@ -172,7 +172,7 @@ def _lower_cross_entropy(call: relax.Call, x: te.Tensor, y: te.Tensor) -> te.Ten
     guard.floats_only(x.dtype)
     sums = reduce_with(te.sum, topi.multiply(x, y), list(range(x.ndim)))
     negative = topi.multiply(sums, te.const(-1, x.dtype))
-    return topi.divide(negative, count(x, [0], x.dtype)) if x.ndim > 1 else negative
+    return topi.divide(negative, num_elements(x, [0], x.dtype)) if x.ndim > 1 else negative
 
 
 def _lower_pixel_shuffle(call: relax.Call, x: te.Tensor) -> te.Tensor:
@@ -219,11 +219,11 @@ def _np_cross_entropy(call: relax.Call, x: Any, y: Any) -> Any:
 OPS: dict[str, Impl] = {
     "nn.softmax": Impl(
         "data, axis: int = -1", infer_softmax, _np_softmax, _lower_softmax, FusionKind.OUT_EWISE_FUSABLE,
-        layout=layout_rules.along_axis, accurate=functools.partial(_lower_softmax, max_operand=number),
+        layout=layout_rules.along_axis, accurate=functools.partial(_lower_softmax, max_operand=assume_number),
     ),
     "nn.log_softmax": Impl(
         "data, axis: int = -1", infer_softmax, _np_log_softmax, _lower_log_softmax, FusionKind.OUT_EWISE_FUSABLE,
-        free_layout=layout_rules.along_axis, accurate=functools.partial(_lower_log_softmax, max_operand=number),
+        free_layout=layout_rules.along_axis, accurate=functools.partial(_lower_log_softmax, max_operand=assume_number),
     ),
     "nn.dropout": Impl(
         "data, rate: float = 0.5", infer_dropout, lambda call, x: (x, np.ones_like(x)), _lower_dropout,

@@ -11,20 +11,20 @@ from mlcc.ir.dtypes import FLOAT32, DType
 from mlcc.ops import layout_rules, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import reshape
-from mlcc.ops.reduce import comm_reduce, count, reduce_with
+from mlcc.ops.reduce import comm_reduce, num_elements, reduce_with
 from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
     axes,
     fail,
-    float_dtype,
     int64,
     known_different,
+    require_float,
     shape_text,
     simplify,
     tensor,
 )
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- inference
 
@@ -32,7 +32,7 @@ from mlcc.te.scalar import Scalar, raw
 def _check_parameters(call: relax.Call, norm_axes: Sequence[int], parameters: int) -> Tensor:
     """Check that the parameters of a normalisation have the shape of the data at `norm_axes`."""
     data = tensor(call, 0)
-    float_dtype(call, data)
+    require_float(call, data)
     where = axes(call, norm_axes, data.ndim) if data.ndim >= 0 else None
     for index in range(1, parameters + 1):
         info = tensor(call, index)
@@ -93,10 +93,10 @@ def _extent(x: te.Tensor, norm_axes: Sequence[int], dtype: DType) -> Scalar:
     """The number of elements along axes: the product of the extents as floats, as in TVM; for narrow floats the integer
     product, rounded once."""
     if dtype.bits < 32:
-        return Scalar(count(x, norm_axes, dtype))
+        return Scalar(num_elements(x, norm_axes, dtype))
     number: tir.Expr = construct.const(1, dtype)
     for a in norm_axes:
-        number = construct.mul(number, raw(topi.converted(x.buffer.shape[a], dtype)))
+        number = construct.mul(number, to_expr(topi.convert_integer(x.buffer.shape[a], dtype)))
     return Scalar(number)
 
 
@@ -118,7 +118,7 @@ def _lower_layer_norm(call: relax.Call, x: te.Tensor, gamma: te.Tensor, beta: te
         return te.sum(distance * distance, axis=k)
 
     squared_sum = comm_reduce(x, norm_axes, False, squared, f"{x.name}_var_sum")
-    epsilon = topi.number(call.attrs["epsilon"], dtype)
+    epsilon = topi.float_constant(call.attrs["epsilon"], dtype)
 
     def element(*i: Any) -> Any:
         rest = _outer_index(i, norm_axes)
@@ -140,7 +140,7 @@ def _lower_rms_norm(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Ten
     wide = _cast_ax(x, dtype)
     squares = reduce_with(te.sum, topi.multiply(wide, wide), norm_axes)
     number = _extent(x, norm_axes, dtype)
-    epsilon = topi.number(call.attrs["epsilon"], dtype)
+    epsilon = topi.float_constant(call.attrs["epsilon"], dtype)
     scale = topi.elementwise_ax(squares, lambda v: te.rsqrt(v / number + epsilon), "rsqrt")
     factor = _cast_ax(weight, dtype)
 
@@ -158,7 +158,7 @@ def _lower_batch_norm(call: relax.Call, x: te.Tensor, *given: te.Tensor) -> Any:
     others = [i for i in range(x.ndim) if i != at]
     training = call.attrs["training"]
     if training:
-        number = count(x, others, x.dtype)
+        number = num_elements(x, others, x.dtype)
         mean = topi.divide(reduce_with(te.sum, x, others), number)
         mean_rows = reshape(mean, shape)
         centred = topi.subtract(x, mean_rows)
@@ -167,7 +167,7 @@ def _lower_batch_norm(call: relax.Call, x: te.Tensor, *given: te.Tensor) -> Any:
     else:
         mean, var = moving_mean, moving_var
         centred = topi.subtract(x, reshape(mean, shape))
-    epsilon = topi.number(call.attrs["epsilon"], x.dtype)
+    epsilon = topi.float_constant(call.attrs["epsilon"], x.dtype)
     root = topi.elementwise(topi.add(reshape(var, shape), epsilon), te.sqrt)
     out = topi.divide(centred, root)
     if call.attrs["scale"]:
@@ -182,7 +182,7 @@ def _lower_batch_norm(call: relax.Call, x: te.Tensor, *given: te.Tensor) -> Any:
 
 def _moving_average(call: relax.Call, old: te.Tensor, new: te.Tensor) -> te.Tensor:
     momentum = call.attrs["momentum"]
-    keep, take = topi.number(1 - momentum, old.dtype), topi.number(momentum, old.dtype)
+    keep, take = topi.float_constant(1 - momentum, old.dtype), topi.float_constant(momentum, old.dtype)
     return topi.add(topi.multiply(keep, old), topi.multiply(take, new))
 
 
@@ -207,7 +207,7 @@ def _by_moments(
         rest = _outer_index(i, norm_axes)
         mean = sums(*rest) / number
         variance = squares(*rest) / number - mean * mean
-        normalized = (wide(*i) - mean) * te.rsqrt(variance + topi.number(epsilon, dtype))
+        normalized = (wide(*i) - mean) * te.rsqrt(variance + topi.float_constant(epsilon, dtype))
         return normalized.astype(x.dtype) * scale(i) + shift(i)
 
     return topi.compute_ax(x.shape, element, names[1])

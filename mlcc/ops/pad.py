@@ -11,7 +11,7 @@ from mlcc.ops import layout_rules, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import Dims, Tensor, fail, int64, result, shape_text, simplify, tensor
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 Width = int | tir.Expr
 
@@ -49,12 +49,12 @@ def pad(
         conditions, places = [], []
         for index, extent, begin, end in zip(i, x.buffer.shape, low, high, strict=True):
             is_padded = not _is_zero(begin), not _is_zero(end)
-            moved = construct.sub(raw(index), begin) if is_padded[0] else raw(index)
+            moved = construct.sub(to_expr(index), begin) if is_padded[0] else to_expr(index)
             places.append(Scalar(moved))
             if is_padded[0] or (is_padded[1] and not ax):
-                conditions.append(Scalar(construct.greater_equal(raw(index), begin)))
+                conditions.append(Scalar(construct.greater_equal(to_expr(index), begin)))
             if is_padded[1] or (is_padded[0] and not ax):
-                conditions.append(Scalar(construct.less(raw(index), construct.add(extent, begin))))
+                conditions.append(Scalar(construct.less(to_expr(index), construct.add(extent, begin))))
         inside = x(*places)
         return te.if_then_else(te.all(*conditions), inside, value) if conditions else inside
 
@@ -78,7 +78,7 @@ def _lower_pad(call: relax.Call, x: te.Tensor) -> Any:
 
     def element(*i: Any) -> Any:
         at = [
-            place(construct.sub(raw(index), low), extent, max(low, high))
+            place(construct.sub(to_expr(index), low), extent, max(low, high))
             for index, extent, low, high in zip(i, x.buffer.shape, before, after, strict=True)
         ]
         inside = x(*(Scalar(a) for a in at))

@@ -9,34 +9,34 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import layout_rules, topi
-from mlcc.ops.blocked import POOL, blocked_impl
+from mlcc.ops.blocked_layouts import POOL_LAYOUTS, blocked_impl
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
-from mlcc.ops.reduce import GREATEST, extreme, least
+from mlcc.ops.reduce import MAX_REDUCER, lowest_value, np_identity
 from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
-    extents,
+    extent_analyzer,
     fail,
     int64,
     prove,
     result_dims,
     simplify,
 )
-from mlcc.ops.split_layouts import parts_of
+from mlcc.ops.split_layouts import parse_layout
 from mlcc.ops.topi import compute_ax
 from mlcc.ops.window import (
     SPATIAL,
-    canonical,
-    frame,
-    letters,
-    not_negative,
-    positive,
-    spatial,
-    strided,
+    clamp_to_zero,
+    np_to_layout,
+    require_positive,
+    spatial_data,
+    spatial_letters,
+    spatial_positions,
+    window_slices,
     zero,
 )
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- inference
 
@@ -44,10 +44,10 @@ from mlcc.te.scalar import Scalar, raw
 def _infer_pool(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
         """Infer the number of windows per spatial dimension; with `ceil_mode` a last partial one counts."""
-        data = frame(call, ndim, "layout")
+        data = spatial_data(call, ndim, "layout")
         if data.extents is None:
             return data.result(None, data.data.dtype)
-        positive(call, "pool_size", "strides", "dilation")
+        require_positive(call, "pool_size", "strides", "dilation")
         result_extents = dict(data.extents)
         for at, letter in enumerate(data.space):
             result_extents[letter] = pool_extent(call, result_extents[letter], at, ndim)
@@ -62,21 +62,21 @@ def pool_extent(call: relax.Call, extent: tir.Expr, at: int, ndim: int) -> tir.E
     reach = call.attrs["dilation"][at] * (call.attrs["pool_size"][at] - 1) + 1
     free = construct.add(extent, int64(pads[at] + pads[at + ndim] - reach))
     if not call.attrs["ceil_mode"]:
-        return not_negative(simplify(construct.add(construct.floordiv(free, int64(stride)), int64(1))))
+        return clamp_to_zero(simplify(construct.add(construct.floordiv(free, int64(stride)), int64(1))))
     steps = simplify(construct.floordiv(construct.add(free, int64(stride - 1)), int64(stride)))
     begin = construct.mul(steps, int64(stride))
     limit = construct.add(extent, int64(pads[at]))
     beyond = construct.greater_equal(begin, limit)
     more = construct.add(steps, int64(1))
-    if pads[at + ndim] + stride <= reach or prove(construct.less(begin, limit), extents(call)):
-        return not_negative(simplify(more))
-    return not_negative(simplify(te.if_then_else(Scalar(beyond), Scalar(steps), Scalar(more)).expr))
+    if pads[at + ndim] + stride <= reach or prove(construct.less(begin, limit), extent_analyzer(call)):
+        return clamp_to_zero(simplify(more))
+    return clamp_to_zero(simplify(te.if_then_else(Scalar(beyond), Scalar(steps), Scalar(more)).expr))
 
 
 def _infer_adaptive(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
         """Infer the spatial extents that `output_size` requests."""
-        data = frame(call, ndim, "layout")
+        data = spatial_data(call, ndim, "layout")
         if data.extents is None:
             return data.result(None, data.data.dtype)
         result_extents = dict(data.extents)
@@ -97,7 +97,7 @@ def _padded_data(call: relax.Call, x: te.Tensor, fill: te.Scalar) -> tuple[te.Te
     layout = call.attrs["layout"]
     if call.attrs["out_layout"] != layout:
         fail(call, "E0442", "`out_layout` must equal `layout` to be lowered")
-    spatial_axes = spatial(layout)
+    spatial_axes = spatial_positions(layout)
     pads = call.attrs["padding"]
     extra = _extra(call, x, spatial_axes)
     if not any(pads) and not any(extra):
@@ -141,7 +141,7 @@ def _windows_unsplit(call: relax.Call) -> bool:
     Inner parts of split axes are then treated like the batch axis.
     """
     layout = call.attrs["layout"]
-    unsplit = all(factor is None or letter not in SPATIAL for letter, factor in parts_of(layout) or ())
+    unsplit = all(factor is None or letter not in SPATIAL for letter, factor in parse_layout(layout) or ())
     return unsplit and layout == call.attrs["out_layout"]
 
 
@@ -149,7 +149,7 @@ def _lower_max_pool(
     call: relax.Call, x: te.Tensor, reducer: Any = te.max, least: Callable[..., Any] = te.min_value
 ) -> te.Tensor:
     """Reduce each window to its maximum by `reducer`; `least` is its identity."""
-    padded, spatial_axes = _padded_data(call, x, Scalar(raw(least(str(x.dtype)))))
+    padded, spatial_axes = _padded_data(call, x, Scalar(to_expr(least(str(x.dtype)))))
     window = _pool_axes(call, x, spatial_axes)
 
     def element(*i: Any) -> Any:
@@ -171,15 +171,17 @@ def _lower_avg_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
     def element(*i: Any) -> Any:
         divisor = construct.const(1, x.buffer.shape[0].dtype)
         for n, place in enumerate(spatial_axes):
-            divisor = construct.mul(divisor, counted(call, raw(i[place]), x.buffer.shape[place], n, len(spatial_axes)))
+            divisor = construct.mul(
+                divisor, averaged_count(call, to_expr(i[place]), x.buffer.shape[place], n, len(spatial_axes))
+            )
         if not call.attrs["count_include_pad"]:
             divisor = construct.maximum(divisor, 1)
-        return total(*i) / topi.converted(divisor, x.dtype)
+        return total(*i) / topi.convert_integer(divisor, x.dtype)
 
     return _pool_compute(result_dims(call), element, "pool_avg", "pool_avg")
 
 
-def counted(call: relax.Call, index: tir.Expr, extent: tir.Expr, at: int, ndim: int) -> tir.Expr:
+def averaged_count(call: relax.Call, index: tir.Expr, extent: tir.Expr, at: int, ndim: int) -> tir.Expr:
     """Return the number of elements of a window that an average counts along one dimension."""
     stride, pads = call.attrs["strides"][at], call.attrs["padding"]
     dilation, size = call.attrs["dilation"][at], call.attrs["pool_size"][at]
@@ -200,17 +202,17 @@ def _lower_adaptive(call: relax.Call, x: te.Tensor) -> te.Tensor:
     if call.attrs["out_layout"] != call.attrs["layout"]:
         fail(call, "E0442", "`out_layout` must equal `layout` to be lowered")
     dims = result_dims(call)
-    spatial_axes = spatial(call.attrs["layout"])
+    spatial_axes = spatial_positions(call.attrs["layout"])
 
     def begin(i: Any, place: int) -> tir.Expr:
-        return construct.floordiv(construct.mul(raw(i), x.buffer.shape[place]), dims[place])
+        return construct.floordiv(construct.mul(to_expr(i), x.buffer.shape[place]), dims[place])
 
     def size(i: Any, place: int) -> tir.Expr:
         extent, count = x.buffer.shape[place], dims[place]
         whole = simplify(construct.floormod(extent, count))
         if isinstance(whole, tir.IntImm) and whole.value == 0:
             return simplify(construct.floordiv(extent, count))
-        reached = construct.mul(construct.add(raw(i), 1), extent)
+        reached = construct.mul(construct.add(to_expr(i), 1), extent)
         up = construct.floordiv(construct.sub(construct.add(reached, count), 1), count)
         return construct.sub(up, begin(i, place))
 
@@ -227,7 +229,7 @@ def _lower_adaptive(call: relax.Call, x: te.Tensor) -> te.Tensor:
         number = construct.const(1, x.buffer.shape[0].dtype)
         for p in spatial_axes:
             number = construct.mul(number, size(i[p], p))
-        return summed(*i) / topi.converted(number, x.dtype)
+        return summed(*i) / topi.convert_integer(number, x.dtype)
 
     return _pool_compute(dims, element, "adaptive_pool_avg", "adaptive_pool_avg")
 
@@ -237,14 +239,14 @@ def _lower_adaptive(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 def _np_pool(ndim: int, largest: bool) -> Callable[..., Any]:
     def reference(call: relax.Call, x: Any) -> Any:
-        space = letters(ndim)
+        space = spatial_letters(ndim)
         layout = call.attrs["layout"]
-        x = canonical(x, layout, "NC" + space)
+        x = np_to_layout(x, layout, "NC" + space)
         pads = call.attrs["padding"]
         out = [tir.const_int(pool_extent(call, int64(x.shape[2 + i]), i, ndim)) or 0 for i in range(ndim)]
         more = [(pads[i], pads[i + ndim] + call.attrs["strides"][i]) for i in range(ndim)]
         widths = [(0, 0), (0, 0), *more]
-        lowest = extreme(call, True)
+        lowest = np_identity(call, True)
         values = np.pad(x, widths, constant_values=lowest if largest else 0)
         inside = np.pad(np.ones(x.shape[2:]), more)
         if call.attrs["count_include_pad"]:
@@ -253,20 +255,20 @@ def _np_pool(ndim: int, largest: bool) -> Callable[..., Any]:
         total = np.full((*x.shape[:2], *out), lowest if largest else 0, x.dtype)
         number = np.zeros(out)
         for place in np.ndindex(*call.attrs["pool_size"]):
-            at = strided(call, place, out)
+            at = window_slices(call, place, out)
             seen = values[(slice(None), slice(None), *at)]
             total = np.maximum(total, seen) if largest else total + seen
             number = number + inside[tuple(at)]
         pooled = total if largest else (total / np.maximum(number, 1)).astype(x.dtype)
-        return canonical(pooled, "NC" + space, call.attrs["out_layout"])
+        return np_to_layout(pooled, "NC" + space, call.attrs["out_layout"])
 
     return reference
 
 
 def _np_adaptive(ndim: int) -> Callable[..., Any]:
     def reference(call: relax.Call, x: Any) -> Any:
-        space = letters(ndim)
-        x = canonical(x, call.attrs["layout"], "NC" + space)
+        space = spatial_letters(ndim)
+        x = np_to_layout(x, call.attrs["layout"], "NC" + space)
         sizes = call.attrs["output_size"] or x.shape[2:]
         means = np.zeros((*x.shape[:2], *sizes), x.dtype)
         for place in np.ndindex(*sizes):
@@ -276,7 +278,7 @@ def _np_adaptive(ndim: int) -> Callable[..., Any]:
             ]
             seen = x[(slice(None), slice(None), *at)]
             means[(slice(None), slice(None), *place)] = np.mean(seen, axis=tuple(range(2, 2 + ndim)))
-        return canonical(means, "NC" + space, call.attrs["out_layout"])
+        return np_to_layout(means, "NC" + space, call.attrs["out_layout"])
 
     return reference
 
@@ -284,7 +286,7 @@ def _np_adaptive(ndim: int) -> Callable[..., Any]:
 ATTR_ORDER = ("pool_size", "strides", "dilation", "padding", "ceil_mode", "count_include_pad", "layout", "out_layout")
 
 
-def parameters(n: int, include_pad: bool = False) -> str:
+def pool_parameters(n: int, include_pad: bool = False) -> str:
     """Return the parameter list that describes the windows of a pool over `n` spatial dimensions."""
     return (
         f"pool_size: ints{n} = 1, strides: ints{n} = 1, padding: pads{2 * n} = 0, dilation: ints{n} = 1, "
@@ -293,7 +295,7 @@ def parameters(n: int, include_pad: bool = False) -> str:
 
 
 def _layouts(n: int) -> str:
-    return f'layout: str = "NC{letters(n)}", out_layout: str? = layout'
+    return f'layout: str = "NC{spatial_letters(n)}", out_layout: str? = layout'
 
 
 def _entry(
@@ -307,24 +309,24 @@ def _entry(
 
 
 OPS: dict[str, Impl] = {
-    f"nn.{name}_pool{n}d": blocked_impl(impl, *POOL, in_place=_windows_unsplit)
+    f"nn.{name}_pool{n}d": blocked_impl(impl, *POOL_LAYOUTS, in_place=_windows_unsplit)
     for n in (1, 2, 3)
     for name, impl in (
         (
             "max",
             _entry(
-                f"data, {parameters(n)}",
+                f"data, {pool_parameters(n)}",
                 _infer_pool(n),
                 _np_pool(n, True),
                 _lower_max_pool,
                 FusionKind.OUT_EWISE_FUSABLE,
-                accurate=functools.partial(_lower_max_pool, reducer=GREATEST, least=least),
+                accurate=functools.partial(_lower_max_pool, reducer=MAX_REDUCER, least=lowest_value),
             ),
         ),
         (
             "avg",
             _entry(
-                f"data, {parameters(n, n != 2)}",
+                f"data, {pool_parameters(n, n != 2)}",
                 _infer_pool(n),
                 _np_pool(n, False),
                 _lower_avg_pool,

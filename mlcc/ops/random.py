@@ -30,7 +30,7 @@ from mlcc.ops.shapes import (
 )
 from mlcc.te import statements as code
 from mlcc.te.scalar import Scalar
-from mlcc.te.statements import Cells
+from mlcc.te.statements import BufferElements
 
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -105,7 +105,7 @@ class _Philox:
     def buffers(self) -> tuple[tir.Buffer, ...]:
         return tuple(c.buffer for c in (self.words, self.keys, self.products))
 
-    def generate(self, key: Cells, block: Scalar) -> Any:
+    def generate(self, key: BufferElements, block: Scalar) -> Any:
         wide, seed, stream = (v.astype(_WORD) for v in (block, key[0], key[1]))
         counter = [
             self.words.set(v, i) for i, v in enumerate((_low_word(wide), _shift_right(wide, 32), _low_word(stream)))
@@ -126,7 +126,7 @@ class _Philox:
         return multiply, mix, grow
 
 
-Elements = Callable[[relax.Call, Cells, DType], list[Scalar]]  # the elements made from four words
+Elements = Callable[[relax.Call, BufferElements, DType], list[Scalar]]  # the elements made from four words
 
 
 def _lowering(elements: Elements, parallel: bool) -> Any:
@@ -136,15 +136,17 @@ def _lowering(elements: Elements, parallel: bool) -> Any:
         numbers = elements(call, philox.words, dtype)
 
         def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-            seeds, out = Cells(ins[0]), Cells(outs[0])
+            seeds, out = BufferElements(ins[0]), BufferElements(outs[0])
 
             def block(b: Scalar) -> Any:
                 places = [b * len(numbers) + i for i in range(len(numbers))]
                 stores = [out.set(v, *_indices(p, dims)) for p, v in zip(places, numbers, strict=True)]
-                return philox.generate(seeds, b), [code.when(p < total, s) for p, s in zip(places, stores, strict=True)]
+                return philox.generate(seeds, b), [
+                    code.if_then(p < total, s) for p, s in zip(places, stores, strict=True)
+                ]
 
             count = (total + (len(numbers) - 1)) // len(numbers)
-            return code.threads(count, block) if parallel else code.loop(count, block, "block")
+            return code.thread_loop(count, block) if parallel else code.loop(count, block, "block")
 
         name = f"T_random_{call.op.name.rpartition('.')[2]}"
         return te.extern(dims, [key], body, name, dtype, scratch=philox.buffers)  # type: ignore[no-any-return]
@@ -164,13 +166,13 @@ def _indices(place: Scalar, dims: tuple[tir.Expr, ...]) -> list[Scalar]:
     return indices
 
 
-def _bits(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
+def _bits(call: relax.Call, words: BufferElements, dtype: DType) -> list[Scalar]:
     if dtype.bits <= 32:
         return [words[i].astype(dtype) for i in range(4)]
     return [(words[2 * i] * _word(1 << 32) + words[2 * i + 1]).astype(dtype) for i in range(2)]
 
 
-def _fraction(words: Cells, at: int, dtype: DType) -> Scalar:
+def _fraction(words: BufferElements, at: int, dtype: DType) -> Scalar:
     """Convert the high bits of one or two words to a number in [0, 1)."""
     bits = BITS[str(dtype)]
     if dtype.bits > 32:
@@ -181,12 +183,12 @@ def _fraction(words: Cells, at: int, dtype: DType) -> Scalar:
     return high_bits.astype("int64").astype(real) * te.const(2.0**-bits, real)  # type: ignore[no-any-return]
 
 
-def _uniform(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
+def _uniform(call: relax.Call, words: BufferElements, dtype: DType) -> list[Scalar]:
     step = 2 if dtype.bits > 32 else 1
     return [_fraction(words, i, dtype).astype(dtype) for i in range(0, 4, step)]
 
 
-def _normal(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
+def _normal(call: relax.Call, words: BufferElements, dtype: DType) -> list[Scalar]:
     """Normal numbers in pairs by the Box-Muller transform."""
     real = DType.of("float64" if dtype.bits > 32 else "float32")
     step, one = (2 if dtype.bits > 32 else 1), te.const(1.0, real)
@@ -198,7 +200,7 @@ def _normal(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
     return normals
 
 
-def _integers(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
+def _integers(call: relax.Call, words: BufferElements, dtype: DType) -> list[Scalar]:
     """Integers in [low, high): the high half of a word times the size of the range."""
     span, low = _word(call.attrs["high"] - call.attrs["low"]), te.const(call.attrs["low"], "int64")
     return [(_shift_right(words[i] * span, 32).astype("int64") + low).astype(dtype) for i in range(4)]

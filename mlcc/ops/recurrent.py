@@ -13,18 +13,18 @@ from typing import Any
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import activations
 from mlcc.ops.activations import Activation
-from mlcc.ops.gather import integers
+from mlcc.ops.gather import require_integers
 from mlcc.ops.lazy import np
-from mlcc.ops.recurrent_steps import Layer, many_steps, steps
+from mlcc.ops.recurrent_steps import Layer, lower_parallel_steps, lower_steps
 from mlcc.ops.registry import Emit, Impl, bind_call
 from mlcc.ops.shapes import (
     Dims,
     Tensor,
     fail,
-    float_dtype,
     int64,
     known_different,
     product,
+    require_float,
     result,
     same_dtype,
     shape_text,
@@ -111,10 +111,10 @@ def _infer(call: relax.Call, cell: Cell, x: Tensor, projected: int) -> relax.Str
     infos = dict(zip(names, (tensor(call, i) for i in range(1, len(call.args))), strict=False))
     floats = [i for n, i in infos.items() if n != "lengths"]
     for info in (x, *floats):
-        float_dtype(call, info)
+        require_float(call, info)
     dtype = same_dtype(call, [*floats, x] if projected else floats)
     if "lengths" in infos:
-        integers(call, infos["lengths"], "the lengths")
+        require_integers(call, infos["lengths"], "the lengths")
     r = infos["r"]
     if x.ndim not in (-1, 3) or r.ndim not in (-1, 3):
         fail(call, "E0445", f"`x` and `r` must have 3 dimensions, they have {x.ndim} and {r.ndim}")
@@ -255,11 +255,11 @@ _NP_CELLS = {"lstm": _np_lstm, "gru": _np_gru, "rnn": _np_rnn}
 
 
 def _lower(cell: Cell) -> Any:
-    return lambda call, *tensors: steps(layer_of(call, cell), call, *tensors)
+    return lambda call, *tensors: lower_steps(layer_of(call, cell), call, *tensors)
 
 
 def _lower_parallel(cell: Cell) -> Any:
-    return lambda call, *tensors: many_steps(layer_of(call, cell), call, *tensors)
+    return lambda call, *tensors: lower_parallel_steps(layer_of(call, cell), call, *tensors)
 
 
 def _entries(cell: Cell, more: str = "") -> dict[str, Impl]:

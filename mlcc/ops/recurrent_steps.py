@@ -16,10 +16,10 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ops.activations import Activation
 from mlcc.ops.lazy import np
-from mlcc.ops.topi import number
+from mlcc.ops.topi import float_constant
 from mlcc.te import statements as code
 from mlcc.te.scalar import Scalar
-from mlcc.te.statements import THREADS, Cells
+from mlcc.te.statements import THREADS, BufferElements
 
 LANES = 16  # columns of a vector
 PANEL = 32  # columns of a panel of weights
@@ -53,7 +53,7 @@ class Layer:
         """Return the input of an activation, clamped to [-clip, clip] if the layer has `clip`."""
         if self.clip is None:
             return x
-        return te.max(te.min(x, number(self.clip, x.dtype)), number(-self.clip, x.dtype))  # type: ignore[no-any-return]
+        return te.max(te.min(x, float_constant(self.clip, x.dtype)), float_constant(-self.clip, x.dtype))  # type: ignore[no-any-return]
 
     def np_clip(self, x: Any) -> Any:
         return x if self.clip is None else np.clip(x, -self.clip, self.clip)
@@ -74,8 +74,8 @@ class _Operands:
         shape = (r.shape[0], r.shape[2], r.shape[1])
         return te.compute(shape, lambda d, k, g: r(d, g, k).astype(self.real), name="recurrent_weights")  # type: ignore[no-any-return]
 
-    def cells(self, ins: Sequence[tir.Buffer]) -> dict[str, Cells]:
-        return {name: Cells(buffer) for name, buffer in zip(self.tensors, ins, strict=True)}
+    def cells(self, ins: Sequence[tir.Buffer]) -> dict[str, BufferElements]:
+        return {name: BufferElements(buffer) for name, buffer in zip(self.tensors, ins, strict=True)}
 
 
 Each = Callable[[Callable[[Scalar], Any]], Any]  # statements for every hidden element
@@ -87,7 +87,8 @@ class _RowGates:
     the recurrent weights."""
 
     def __init__(
-        self, layer: Layer, direction: int, cells: dict[str, Cells], hidden: Scalar, state: Callable[[str], State],
+        self, layer: Layer, direction: int, cells: dict[str, BufferElements], hidden: Scalar,
+        state: Callable[[str], State],
         product: Callable[[int, Scalar], Scalar],
     ) -> None:  # fmt: skip
         self.layer, self.direction, self.cells, self.hidden = layer, direction, cells, hidden
@@ -181,7 +182,7 @@ def _vector(body: Callable[[Scalar], Any]) -> tir.For:
     """Emit `body` as a vectorized loop of LANES iterations."""
     var = tir.Var("lane", INT64)
     zero, extent = construct.const(0, INT64), construct.const(LANES, INT64)
-    return tir.For(var, zero, extent, tir.ForKind.VECTORIZED, code.flat(body(Scalar(var))))
+    return tir.For(var, zero, extent, tir.ForKind.VECTORIZED, code.flatten_statements(body(Scalar(var))))
 
 
 class _RecurrentProduct:
@@ -220,7 +221,7 @@ class _RecurrentProduct:
     def value(self, n: Scalar, column: Scalar) -> Scalar:
         return self.acc[n, column - self.first]
 
-    def multiply(self, source: Cells, weights: Cells, direction: int) -> Any:
+    def multiply(self, source: BufferElements, weights: BufferElements, direction: int) -> Any:
         """Emit the product for all rows of the batch."""
         if self.known is None:
             return code.loop(self.batch, lambda n: self._untiled(source, weights, direction, n), "n")
@@ -243,7 +244,7 @@ class _RecurrentProduct:
     def _panel_loop(self, count: int, body: Callable[[Scalar], Any]) -> Any:
         return code.loop(count, body, "panel") if count else ()
 
-    def _untiled(self, source: Cells, weights: Cells, direction: int, n: Scalar) -> Any:
+    def _untiled(self, source: BufferElements, weights: BufferElements, direction: int, n: Scalar) -> Any:
         def add(k: Scalar) -> Any:
             def one(g: Scalar) -> Any:
                 return self.acc.set(self.acc[n, g] + source[n, k] * weights[direction, k, self.first + g], n, g)
@@ -254,7 +255,14 @@ class _RecurrentProduct:
         return clear, code.loop(self.hidden, add, "k")
 
     def _tile(
-        self, source: Cells, weights: Cells, direction: int, n: Scalar, panel: Scalar, rows: int, panels: int
+        self,
+        source: BufferElements,
+        weights: BufferElements,
+        direction: int,
+        n: Scalar,
+        panel: Scalar,
+        rows: int,
+        panels: int,
     ) -> Any:
         """Emit a register tile of some rows by some panels, accumulated by rank-1 updates."""
         assert self.tile is not None
@@ -280,7 +288,7 @@ class _RecurrentProduct:
         return clear, code.loop(self.known or 0, add, "k"), store
 
 
-def steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
+def lower_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
     """Lower the steps for CPUs."""
     operands = _Operands(layer, *tensors)
     sequence, batch, _ = operands.tensors["gates"].shape
@@ -293,9 +301,9 @@ def steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
     infos = call.struct_info.fields  # type: ignore[union-attr]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        weights = [Cells(b) for b in ins[: len(products)]]
-        cells = operands.cells(ins[len(products) :]) | {"every": Cells(outs[0])}
-        last = dict(zip("hc", (Cells(b) for b in outs[1:]), strict=False))
+        weights = [BufferElements(b) for b in ins[: len(products)]]
+        cells = operands.cells(ins[len(products) :]) | {"every": BufferElements(outs[0])}
+        last = dict(zip("hc", (BufferElements(b) for b in outs[1:]), strict=False))
 
         def each(fn: Callable[[Scalar], Any]) -> Any:
             return _lanes(hidden, operands.hidden, fn)
@@ -355,7 +363,7 @@ def _extern(layer: Layer, tensors: Sequence[te.Tensor], infos: Any, body: Any, s
     return te.extern(dims, tensors, body, f"T_{layer.kind}_steps", dtypes, scratch=scratch)
 
 
-def _length(cells: dict[str, Cells], sequence: Scalar, n: Scalar) -> Scalar:
+def _length(cells: dict[str, BufferElements], sequence: Scalar, n: Scalar) -> Scalar:
     """The number of time steps of a batch row."""
     if "lengths" not in cells:
         return sequence
@@ -363,27 +371,27 @@ def _length(cells: dict[str, Cells], sequence: Scalar, n: Scalar) -> Scalar:
 
 
 def _at_time_step(
-    layer: Layer, d: int, cells: dict[str, Cells], sequence: Scalar, step: Scalar, n: Scalar,
+    layer: Layer, d: int, cells: dict[str, BufferElements], sequence: Scalar, step: Scalar, n: Scalar,
     body: Callable[[Scalar], Any],
 ) -> Any:  # fmt: skip
     """Emit `body` for the time index of a step, guarded by the length of the row."""
     length = _length(cells, sequence, n)
     stmt = body(length - 1 - step if layer.backward(d) else step)
-    return code.when(step < length, stmt) if "lengths" in cells else stmt
+    return code.if_then(step < length, stmt) if "lengths" in cells else stmt
 
 
-def _zero_after_end(d: int, cells: dict[str, Cells], step: Scalar, n: Scalar, each: Each) -> Any:
+def _zero_after_end(d: int, cells: dict[str, BufferElements], step: Scalar, n: Scalar, each: Each) -> Any:
     """Emit zeros for the steps after the end of a batch row."""
     every = cells["every"]
     zero = te.const(0, every.dtype)
     length = _length(cells, every.shape[0], n)
-    return code.when(step >= length, each(lambda j: every.set(zero, step, d, n, j)))
+    return code.if_then(step >= length, each(lambda j: every.set(zero, step, d, n, j)))
 
 
 # ---------------------------------------------------------------- GPU
 
 
-def many_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
+def lower_parallel_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
     """Lower the steps for GPUs; None if the state does not fit shared memory."""
     operands = _Operands(layer, *tensors)
     if operands.hidden is None or operands.hidden > MOST_SHARED:
@@ -403,17 +411,17 @@ def many_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
     def threads(count: int, fn: Callable[[Scalar], Any]) -> Any:
         def one(t: Scalar) -> Any:
             if count <= THREADS:
-                return code.when(t < count, fn(t))
+                return code.if_then(t < count, fn(t))
             rounds = -(-count // THREADS)
-            return code.loop(rounds, lambda o: code.when(o * THREADS + t < count, fn(o * THREADS + t)), "o")
+            return code.loop(rounds, lambda o: code.if_then(o * THREADS + t < count, fn(o * THREADS + t)), "o")
 
-        return code.bound(THREADS, "threadIdx.x", one)
+        return code.thread_bound_loop(THREADS, "threadIdx.x", one)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        weights, cells = Cells(ins[0]), operands.cells(ins[1:]) | {"every": Cells(outs[0])}
-        last = dict(zip("hc", (Cells(b) for b in outs[1:]), strict=False))
+        weights, cells = BufferElements(ins[0]), operands.cells(ins[1:]) | {"every": BufferElements(outs[0])}
+        last = dict(zip("hc", (BufferElements(b) for b in outs[1:]), strict=False))
 
-        def multiply(d: int, source: Cells, first: int, count: int) -> Any:
+        def multiply(d: int, source: BufferElements, first: int, count: int) -> Any:
             total, acc = totals[d], state_cells_by_direction[d]["acc"]
 
             def column(g: Scalar) -> Any:
@@ -460,7 +468,7 @@ def many_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
             return [load(name) for name in last], every_step, [store(name) for name in last], rest
 
         def kernel(d: int) -> Any:
-            return code.bound(batch, "blockIdx.x", lambda n: direction(d, n))
+            return code.thread_bound_loop(batch, "blockIdx.x", lambda n: direction(d, n))
 
         return [kernel(d) for d in range(layer.directions)]
 

@@ -11,7 +11,7 @@ from mlcc import te
 from mlcc.arith.proofs import is_one
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import FLOAT32, INT64, DType
-from mlcc.ir.narrow import encode
+from mlcc.ir.narrow_floats import encode
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import guard, layout_rules, topi
 from mlcc.ops.lazy import np
@@ -28,7 +28,7 @@ from mlcc.ops.shapes import (
     shape_text,
     tensor,
 )
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- inference
 
@@ -136,7 +136,7 @@ def _identity_tensor(reducer: Any, x: te.Tensor, reduced_axes: Sequence[int], ke
     return topi.compute_ax(shape, lambda *i: Scalar(step.combiner.identity[0]), f"{x.name}_red")
 
 
-def least(dtype: str) -> tir.Expr:
+def lowest_value(dtype: str) -> tir.Expr:
     """Return the smallest value of a dtype: -inf for floats."""
     return construct.const(-math.inf, dtype) if DType.of(dtype).is_float else construct.min_value(dtype)
 
@@ -148,23 +148,23 @@ def highest_value(dtype: str) -> tir.Expr:
 
 def _max_or_min(largest: bool) -> Any:
     """Return a max or min reducer whose identity is infinite; the identity of TVM's is the extreme finite number."""
-    combine, identity = (construct.maximum, least) if largest else (construct.minimum, highest_value)
-    return te.comm_reducer(lambda x, y: Scalar(combine(raw(x), raw(y))), identity, "max" if largest else "min")
+    combine, identity = (construct.maximum, lowest_value) if largest else (construct.minimum, highest_value)
+    return te.comm_reducer(lambda x, y: Scalar(combine(to_expr(x), to_expr(y))), identity, "max" if largest else "min")
 
 
-GREATEST, MIN_REDUCER = _max_or_min(True), _max_or_min(False)
+MAX_REDUCER, MIN_REDUCER = _max_or_min(True), _max_or_min(False)
 
 
 def _lower_reduce(reducer: Any) -> Callable[..., Any]:
     return lambda call, x: reduce_with(reducer, x, _reduce_axes(call, x.ndim), call.attrs["keepdims"])
 
 
-def count(x: te.Tensor, reduced_axes: Sequence[int], dtype: DType) -> tir.Expr:
+def num_elements(x: te.Tensor, reduced_axes: Sequence[int], dtype: DType) -> tir.Expr:
     """The number of elements along the reduced axes, in `dtype`."""
     total: tir.Expr = int64(1)
     for a in reduced_axes:
         total = construct.mul(total, x.buffer.shape[a])
-    return raw(topi.converted(total, dtype))
+    return to_expr(topi.convert_integer(total, dtype))
 
 
 def mean(x: te.Tensor, reduced_axes: Sequence[int], keepdims: bool) -> te.Tensor:
@@ -173,7 +173,7 @@ def mean(x: te.Tensor, reduced_axes: Sequence[int], keepdims: bool) -> te.Tensor
         raise TypeError("bools have no mean")
     if x.dtype.is_int and x.dtype.bits < 64:
         return topi.cast(mean(topi.cast(x, "int64"), reduced_axes, keepdims), str(x.dtype))
-    number = count(x, reduced_axes, x.dtype)
+    number = num_elements(x, reduced_axes, x.dtype)
     if isinstance(number, tir.IntImm) and number.value == 0:  # of no integers: 0
         number = construct.const(1, x.dtype)
     return topi.divide(reduce_with(te.sum, x, reduced_axes, keepdims), number)
@@ -200,7 +200,7 @@ def _lower_std(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 def _lower_collapse(call: relax.Call, x: te.Tensor, target: Sequence[Any]) -> te.Tensor:
     """Sum over broadcast axes; extents are assumed equal if that is unknown."""
-    shape = [construct.cast("int64", raw(d)) for d in target]
+    shape = [construct.cast("int64", to_expr(d)) for d in target]
     extra = x.ndim - len(shape)
     summed = [a for a in range(x.ndim) if a < extra or (is_one(shape[a - extra]) and not is_one(x.buffer.shape[a]))]
     if not summed:
@@ -245,7 +245,7 @@ def _arg_nan_first(largest: bool) -> Any:
     def equal(a: Scalar, b: Scalar) -> Any:
         return te.any(a == b, te.all(a != a, b != b)) if a.dtype.is_float else a == b
 
-    return _arg_reducer(largest, least if largest else highest_value, better, equal)
+    return _arg_reducer(largest, lowest_value if largest else highest_value, better, equal)
 
 
 ARGMAX, ARGMIN = _arg_as_tvm(True), _arg_as_tvm(False)
@@ -258,7 +258,7 @@ def _lower_arg(reducer: Any) -> Callable[..., Any]:
         def body(i: list[Any], k: list[Any]) -> Any:
             flat: tir.Expr | None = None
             for a in reduced_axes:
-                step = raw(i[a])
+                step = to_expr(i[a])
                 flat = step if flat is None else construct.add(construct.mul(flat, x.buffer.shape[a]), step)
             return reducer((Scalar(construct.const(0, INT64) if flat is None else flat), x(*i)), axis=k)
 
@@ -303,7 +303,7 @@ def _np_reduce(name: str) -> Callable[..., Any]:
             return np.asarray(x)
         start = {}
         if x.size == 0 and name in ("max", "min"):
-            start = {"initial": extreme(call, name == "max")}
+            start = {"initial": np_identity(call, name == "max")}
         elif x.size == 0 and name in ("mean", "var", "std"):  # NaN without NumPy's warning
             return np.sum(x, axis=axis_attr, keepdims=call.attrs["keepdims"]) * np.asarray(np.nan, x.dtype)
         reduced = getattr(np, name)(x, axis=axis_attr, keepdims=call.attrs["keepdims"], **start)
@@ -312,9 +312,9 @@ def _np_reduce(name: str) -> Callable[..., Any]:
     return reference
 
 
-def extreme(call: relax.Call, largest: bool) -> Any:
+def np_identity(call: relax.Call, largest: bool) -> Any:
     """The identity of max or min over the first operand's dtype."""
-    bound = (least if largest else highest_value)(str(tensor(call, 0).dtype or FLOAT32))
+    bound = (lowest_value if largest else highest_value)(str(tensor(call, 0).dtype or FLOAT32))
     assert isinstance(bound, (tir.IntImm, tir.FloatImm))
     return bound.value
 
@@ -358,7 +358,7 @@ def _entry(reducer: Any, name: str, identity: int | None = None, accurate: Any =
 OPS: dict[str, Impl] = {
     "sum": _entry(te.sum, "sum", 0),
     "prod": _entry(te.prod, "prod", 1),
-    "max": _entry(te.max, "max", accurate=GREATEST),
+    "max": _entry(te.max, "max", accurate=MAX_REDUCER),
     "min": _entry(te.min, "min", accurate=MIN_REDUCER),
     "collapse_sum_like": Impl(
         "data, collapse_target", infer_collapse_sum_like, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE,

@@ -7,12 +7,12 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
+from mlcc.ops.index_bounds import checked_indices
 from mlcc.ops.lazy import np
-from mlcc.ops.places import places
 from mlcc.ops.registry import Impl, Precision
-from mlcc.ops.shapes import Tensor, fail, float_dtype, int64, known_different, result, result_dims, shape_text, tensor
-from mlcc.ops.window import canonical, positive
-from mlcc.te.scalar import Scalar, raw
+from mlcc.ops.shapes import Tensor, fail, int64, known_different, require_float, result, result_dims, shape_text, tensor
+from mlcc.ops.window import np_to_layout, require_positive
+from mlcc.te.scalar import Scalar, to_expr
 
 # ---------------------------------------------------------------- inference
 
@@ -29,10 +29,10 @@ def infer_regions(call: relax.Call) -> Tensor:
     for info, number, ndim in ((data, "data", 4), (regions, "regions", 2)):
         if info.ndim not in (-1, ndim):
             fail(call, "E0445", f"the {number} need {ndim} dimensions, they have {info.ndim}")
-        float_dtype(call, info)
+        require_float(call, info)
     if regions.dims is not None and known_different(regions.dims[1], int64(5)):
         fail(call, "E0445", f"a region is 5 numbers (image, x1, y1, x2, y2): {shape_text(regions.dims)}")
-    positive(call, "pooled_size")
+    require_positive(call, "pooled_size")
     if data.dims is None or regions.dims is None:
         return result(None, data.dtype, 4, data.vdevice)
     height, width = (int64(v) for v in call.attrs["pooled_size"])
@@ -139,7 +139,7 @@ def _lower_pool(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tensor
             begin, end = corner(i, first), corner(i, first + 2)
             span = Scalar(construct.maximum((end - begin + 1).expr, construct.const(1, "int32")))
             step = span.astype(dtype) / te.const(sizes[c], dtype)
-            low = te.floor(Scalar(raw(bin_)).astype(dtype) * step).astype("int32") + begin
+            low = te.floor(Scalar(to_expr(bin_)).astype(dtype) * step).astype("int32") + begin
             high = te.ceil((bin_ + 1).astype(dtype) * step).astype("int32") + begin
             ranges[c] = (_clamp(low, extents[c]), _clamp(high, extents[c]))
         return ranges
@@ -190,11 +190,11 @@ def _np_sample(image: Any, y: Any, x: Any) -> Any:
 def _image(x: Any, region: Any) -> int:
     """Return the batch index of the image that a region belongs to. Raises IndexError for an index out of range."""
     number = int(np.clip(np.nan_to_num(float(region[0])), -1e19, 1e19))
-    return int(places(np.int64(max(min(number, 2**63 - 1), -(2**63))), len(x), 0, False))
+    return int(checked_indices(np.int64(max(min(number, 2**63 - 1), -(2**63))), len(x), 0, False))
 
 
 def _np_align(call: relax.Call, x: Any, regions: Any) -> Any:
-    x = canonical(x, call.attrs["layout"], "NCHW")
+    x = np_to_layout(x, call.attrs["layout"], "NCHW")
     f, (rows, columns) = regions.dtype.type, call.attrs["pooled_size"]
     aligned = np.zeros((len(regions), x.shape[1], rows, columns), x.dtype)
     for n, region in enumerate(regions):
@@ -213,7 +213,7 @@ def _np_align(call: relax.Call, x: Any, regions: Any) -> Any:
             y, x_ = np.meshgrid(*places, indexing="ij")
             samples = np.reshape(_np_sample(x[_image(x, region)], y, x_), (x.shape[1], -1))
             aligned[n, :, ph, pw] = np.mean(samples, 1) if call.attrs["mode"] == "avg" else np.max(samples, 1)
-    return canonical(aligned, "NCHW", call.attrs["layout"])
+    return np_to_layout(aligned, "NCHW", call.attrs["layout"])
 
 
 def _np_pool(call: relax.Call, x: Any, regions: Any) -> Any:

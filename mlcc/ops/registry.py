@@ -64,7 +64,7 @@ Emit = Callable[..., relax.Expr]  # emit(operator, *args): a variable bound to t
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DataDependentShape:
     """The result extents of an operator whose shape depends on the data.
 
     `measure(call, *tensors)` is a tensor expression: an int64 vector of the extents that depend on the data.
@@ -109,7 +109,7 @@ class Impl:
     lower: Callable[..., Any] | None = None
     kind: FusionKind = FusionKind.OPAQUE
     shape_only: tuple[int, ...] = ()
-    found: Found | None = None
+    found: DataDependentShape | None = None
     many: Callable[..., Any] | None = None
     accurate: Callable[..., Any] | None = None
     expand: Callable[[relax.Call, Emit], relax.Expr | None] | None = None
@@ -209,7 +209,7 @@ def _guarded(impl: Impl) -> Impl:
         numpy=None if impl.numpy is None else guard.reference(impl.numpy),
         lower=None if impl.lower is None else guard.lowering(impl.lower),
         accurate=None if impl.accurate is None else guard.lowering(impl.accurate),
-        found=None if impl.found is None else Found(guard.lowering(impl.found.measure), impl.found.sized),
+        found=None if impl.found is None else DataDependentShape(guard.lowering(impl.found.measure), impl.found.sized),
     )
 
 

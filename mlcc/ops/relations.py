@@ -10,7 +10,7 @@ from mlcc.ir import calls, relax, tir
 from mlcc.ir.node import Node, walk
 
 
-class Fit(enum.IntEnum):
+class SubtypeCheck(enum.IntEnum):
     """The relation of a value's stated struct info to its known struct info."""
 
     COVERS = 0  # the stated info is equal or more general
@@ -18,16 +18,16 @@ class Fit(enum.IntEnum):
     CONTRADICTS = 2  # no value satisfies both
 
 
-def fit(stated: relax.StructInfo, known: relax.StructInfo) -> Fit:
+def check_subtype(stated: relax.StructInfo, known: relax.StructInfo) -> SubtypeCheck:
     """Return the relation of the stated struct info `stated` to a value's struct info `known`."""
     match stated, known:
         case relax.ObjectStructInfo(), _:
-            return Fit.COVERS
+            return SubtypeCheck.COVERS
         case _, relax.ObjectStructInfo():
-            return Fit.NARROWS
+            return SubtypeCheck.NARROWS
         case relax.PrimStructInfo(), relax.PrimStructInfo():
             if stated.dtype is not known.dtype:
-                return Fit.CONTRADICTS
+                return SubtypeCheck.CONTRADICTS
             return _fit_dims(_as_dims(stated.value), _as_dims(known.value))
         case relax.ShapeStructInfo(), relax.ShapeStructInfo():
             return max(_fit_ndim(stated.ndim, known.ndim), _fit_dims(stated.values, known.values))
@@ -35,15 +35,15 @@ def fit(stated: relax.StructInfo, known: relax.StructInfo) -> Fit:
             return _fit_tensor(stated, known)
         case relax.TupleStructInfo(), relax.TupleStructInfo():
             if len(stated.fields) != len(known.fields):
-                return Fit.CONTRADICTS
-            return _strictest(fit(a, b) for a, b in zip(stated.fields, known.fields, strict=True))
+                return SubtypeCheck.CONTRADICTS
+            return _strictest(check_subtype(a, b) for a, b in zip(stated.fields, known.fields, strict=True))
         case relax.FuncStructInfo(), relax.FuncStructInfo():
             return _fit_function(stated, known)
         case _:
-            return Fit.CONTRADICTS
+            return SubtypeCheck.CONTRADICTS
 
 
-def possible(stated: relax.StructInfo, known: relax.StructInfo) -> bool:
+def compatible(stated: relax.StructInfo, known: relax.StructInfo) -> bool:
     """Return True if a value of struct info `known` may also have `stated`, for some values of symbolic variables."""
     match stated, known:
         case relax.TensorStructInfo(), relax.TensorStructInfo():
@@ -58,8 +58,8 @@ def possible(stated: relax.StructInfo, known: relax.StructInfo) -> bool:
             return _shapes_meet(stated.ndim, stated.values, known.ndim, known.values)
         case relax.TupleStructInfo(), relax.TupleStructInfo():
             same_length = len(stated.fields) == len(known.fields)
-            return same_length and all(map(possible, stated.fields, known.fields))
-    return fit(stated, known) is not Fit.CONTRADICTS
+            return same_length and all(map(compatible, stated.fields, known.fields))
+    return check_subtype(stated, known) is not SubtypeCheck.CONTRADICTS
 
 
 def _shapes_meet(
@@ -75,40 +75,40 @@ def _never_equal(a: tir.Expr, b: tir.Expr) -> bool:
     return bounds.min > 0 or bounds.max < 0
 
 
-def _strictest(results: Iterable[Fit]) -> Fit:
-    return max(results, default=Fit.COVERS)
+def _strictest(results: Iterable[SubtypeCheck]) -> SubtypeCheck:
+    return max(results, default=SubtypeCheck.COVERS)
 
 
 def _as_dims(value: tir.Expr | None) -> tuple[tir.Expr, ...] | None:
     return None if value is None else (value,)
 
 
-def _fit_ndim(stated: int, known: int) -> Fit:
+def _fit_ndim(stated: int, known: int) -> SubtypeCheck:
     if stated == -1 or stated == known:
-        return Fit.COVERS
-    return Fit.NARROWS if known == -1 else Fit.CONTRADICTS
+        return SubtypeCheck.COVERS
+    return SubtypeCheck.NARROWS if known == -1 else SubtypeCheck.CONTRADICTS
 
 
-def _fit_dims(stated: tuple[tir.Expr, ...] | None, known: tuple[tir.Expr, ...] | None) -> Fit:
+def _fit_dims(stated: tuple[tir.Expr, ...] | None, known: tuple[tir.Expr, ...] | None) -> SubtypeCheck:
     if stated is None:
-        return Fit.COVERS
+        return SubtypeCheck.COVERS
     if known is None:
-        return Fit.NARROWS
-    if len(stated) != len(known) or any(differ(a, b) for a, b in zip(stated, known, strict=True)):
-        return Fit.CONTRADICTS
-    return Fit.COVERS
+        return SubtypeCheck.NARROWS
+    if len(stated) != len(known) or any(can_differ(a, b) for a, b in zip(stated, known, strict=True)):
+        return SubtypeCheck.CONTRADICTS
+    return SubtypeCheck.COVERS
 
 
-def _fit_tensor(stated: relax.TensorStructInfo, known: relax.TensorStructInfo) -> Fit:
+def _fit_tensor(stated: relax.TensorStructInfo, known: relax.TensorStructInfo) -> SubtypeCheck:
     result = _fit_ndim(stated.ndim, known.ndim)
     if stated.dtype is not None and stated.dtype is not known.dtype:
-        result = max(result, Fit.NARROWS if known.dtype is None else Fit.CONTRADICTS)
+        result = max(result, SubtypeCheck.NARROWS if known.dtype is None else SubtypeCheck.CONTRADICTS)
     if stated.vdevice is not None and known.vdevice is not None and stated.vdevice != known.vdevice:
-        return Fit.CONTRADICTS
+        return SubtypeCheck.CONTRADICTS
     if stated.shape is None or stated.shape is known.shape:
         return result
     mine, theirs = _values(stated.shape), _values(known.shape)
-    return max(result, Fit.NARROWS if mine is None or theirs is None else _fit_dims(mine, theirs))
+    return max(result, SubtypeCheck.NARROWS if mine is None or theirs is None else _fit_dims(mine, theirs))
 
 
 def _values(shape: relax.Expr | None) -> tuple[tir.Expr, ...] | None:
@@ -119,18 +119,18 @@ def _values(shape: relax.Expr | None) -> tuple[tir.Expr, ...] | None:
     return info.values if isinstance(info, relax.ShapeStructInfo) else None
 
 
-def _fit_function(stated: relax.FuncStructInfo, known: relax.FuncStructInfo) -> Fit:
-    result = Fit.NARROWS if stated.purity and not known.purity else Fit.COVERS
+def _fit_function(stated: relax.FuncStructInfo, known: relax.FuncStructInfo) -> SubtypeCheck:
+    result = SubtypeCheck.NARROWS if stated.purity and not known.purity else SubtypeCheck.COVERS
     if stated.params is None:
-        return max(result, fit(stated.ret, known.ret))
+        return max(result, check_subtype(stated.ret, known.ret))
     if known.params is None:
-        return Fit.NARROWS
+        return SubtypeCheck.NARROWS
     if len(stated.params) != len(known.params):
-        return Fit.CONTRADICTS
+        return SubtypeCheck.CONTRADICTS
     if variables(*stated.params) or variables(*known.params):
         return result  # their symbolic variables are unrelated
-    inputs = _strictest(fit(b, a) for a, b in zip(stated.params, known.params, strict=True))
-    return max(result, inputs, fit(stated.ret, known.ret))
+    inputs = _strictest(check_subtype(b, a) for a, b in zip(stated.params, known.params, strict=True))
+    return max(result, inputs, check_subtype(stated.ret, known.ret))
 
 
 # ---------------------------------------------------------------- dimensions
@@ -138,12 +138,12 @@ def _fit_function(stated: relax.FuncStructInfo, known: relax.FuncStructInfo) -> 
 _SAMPLES = ((2, 3, 5, 7, 11, 13, 17, 19), (64, 48, 100, 31, 128, 96, 36, 1), (7, 8, 1, 4, 2, 1, 1000, 5))
 
 
-def same(a: tir.Expr, b: tir.Expr) -> bool:
+def provably_equal(a: tir.Expr, b: tir.Expr) -> bool:
     """Return True if two dimensions are provably equal."""
     return a is b or Analyzer().prove_equal(a, b)
 
 
-def differ(a: tir.Expr, b: tir.Expr) -> bool:
+def can_differ(a: tir.Expr, b: tir.Expr) -> bool:
     """Return True if a counterexample shows that two dimensions differ for some sizes; False if none is known."""
     if a is b:
         return False
@@ -246,11 +246,11 @@ def _apply(expr: tir.BinaryOp, a: int, b: int) -> int | None:
 # ---------------------------------------------------------------- least common supertype
 
 
-def common(a: relax.StructInfo, b: relax.StructInfo) -> relax.StructInfo:
+def common_supertype(a: relax.StructInfo, b: relax.StructInfo) -> relax.StructInfo:
     """Return the common supertype of two struct infos (TVM's `StructInfoLCA`)."""
     match a, b:
         case relax.PrimStructInfo(), relax.PrimStructInfo() if a.dtype is b.dtype:
-            agree = a.value is not None and b.value is not None and same(a.value, b.value)
+            agree = a.value is not None and b.value is not None and provably_equal(a.value, b.value)
             return a if agree else relax.PrimStructInfo(a.dtype)
         case relax.ShapeStructInfo(), relax.ShapeStructInfo():
             if _same_dims(a.values, b.values):
@@ -265,9 +265,9 @@ def common(a: relax.StructInfo, b: relax.StructInfo) -> relax.StructInfo:
                 return a
             return relax.TensorStructInfo(shape, dtype, ndim, device)
         case relax.TupleStructInfo(), relax.TupleStructInfo() if len(a.fields) == len(b.fields):
-            return relax.TupleStructInfo(tuple(common(x, y) for x, y in zip(a.fields, b.fields, strict=True)))
+            return relax.TupleStructInfo(tuple(common_supertype(x, y) for x, y in zip(a.fields, b.fields, strict=True)))
         case relax.FuncStructInfo(), relax.FuncStructInfo():
-            if max(fit(a, b), fit(b, a)) is Fit.COVERS:
+            if max(check_subtype(a, b), check_subtype(b, a)) is SubtypeCheck.COVERS:
                 return a
             return relax.FuncStructInfo(None, relax.ObjectStructInfo(), a.purity and b.purity)
         case _:
@@ -277,4 +277,4 @@ def common(a: relax.StructInfo, b: relax.StructInfo) -> relax.StructInfo:
 def _same_dims(a: tuple[tir.Expr, ...] | None, b: tuple[tir.Expr, ...] | None) -> bool:
     if a is None or b is None or len(a) != len(b):
         return False
-    return all(same(x, y) for x, y in zip(a, b, strict=True))
+    return all(provably_equal(x, y) for x, y in zip(a, b, strict=True))

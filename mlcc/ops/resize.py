@@ -13,8 +13,8 @@ from mlcc.ops import layout_rules
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import Tensor, fail, result_dims, shape_argument, shape_text
-from mlcc.ops.window import canonical, frame, letters
-from mlcc.te.scalar import Scalar, raw
+from mlcc.ops.window import np_to_layout, spatial_data, spatial_letters
+from mlcc.te.scalar import Scalar, to_expr
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
 ROUNDINGS = ("", "round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -29,7 +29,7 @@ CROP = "tf_crop_and_resize"
 def _infer_resize(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
         """Infer the data's batch and channels with the spatial extents `size`."""
-        data, size = frame(call, ndim, "layout", "layout"), shape_argument(call, 1)
+        data, size = spatial_data(call, ndim, "layout", "layout"), shape_argument(call, 1)
         if size.ndim != ndim:
             fail(call, "E0445", f"the size needs {ndim} extents, it has {size.ndim}")
         for name, known in (("coordinate_transformation_mode", MODES), ("rounding_method", ROUNDINGS)):
@@ -180,7 +180,7 @@ def _interpolate(
 def _lower(ndim: int) -> Callable[..., te.Tensor]:
     def lowering(call: relax.Call, x: te.Tensor, size: Sequence[tir.Expr]) -> te.Tensor:
         attrs, layout = ResizeAttrs.of(call, ndim), call.attrs["layout"]
-        where = [layout.index(c) for c in letters(ndim)]
+        where = [layout.index(c) for c in spatial_letters(ndim)]
         extents = [x.buffer.shape[p] for p in where]
         wide = _interpolation_dtype(attrs, x.dtype)
         assert isinstance(call.struct_info, relax.TensorStructInfo) and call.struct_info.dtype is not None
@@ -190,7 +190,7 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
             def pixel(*places: Scalar) -> Any:
                 at = list(i)
                 for p, place, extent in zip(where, places, extents, strict=True):
-                    bound = construct.minimum(raw(place), construct.sub(extent, 1))
+                    bound = construct.minimum(to_expr(place), construct.sub(extent, 1))
                     at[p] = Scalar(construct.maximum(bound, 0))
                 value = x(*at)
                 return value if wide is None else value.astype(wide)
@@ -278,8 +278,8 @@ def _np_resize(ndim: int) -> Callable[..., Any]:
     def reference(call: relax.Call, x: Any, size: Sequence[int]) -> Any:
         """Resize one dimension after the other."""
         attrs, layout = ResizeAttrs.of(call, ndim), call.attrs["layout"]
-        order = "NC" + letters(ndim)
-        resized = canonical(x, layout, order)
+        order = "NC" + spatial_letters(ndim)
+        resized = np_to_layout(x, layout, order)
         input_dtype = resized.dtype
         if attrs.method != "nearest_neighbor":
             resized = resized.astype(np.float64 if input_dtype == np.float64 else np.float32)
@@ -297,7 +297,7 @@ def _np_resize(ndim: int) -> Callable[..., Any]:
             for crop in crops:
                 resized = np.where(crop, np.float32(attrs.extrapolation_value), resized)
         wanted = call.attrs["out_dtype"]
-        resized = canonical(resized, order, layout)
+        resized = np_to_layout(resized, order, layout)
         return resized.astype(input_dtype) if wanted is None else resized
 
     return reference
@@ -306,7 +306,7 @@ def _np_resize(ndim: int) -> Callable[..., Any]:
 def _parameters(n: int) -> str:
     rounding = "round" if n == 2 else ""
     return (
-        f'data, size: shape, roi: floats{2 * n} = 0.0, layout: str = "NC{letters(n)}", method: str = "linear", '
+        f'data, size: shape, roi: floats{2 * n} = 0.0, layout: str = "NC{spatial_letters(n)}", method: str = "linear", '
         f'coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "{rounding}", '
         "cubic_alpha: float = -0.75, cubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: dtype? = None"
     )

@@ -12,9 +12,9 @@ from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
     fail,
-    float_dtype,
     int64,
     known_different,
+    require_float,
     result,
     result_dims,
     shape_argument,
@@ -22,7 +22,7 @@ from mlcc.ops.shapes import (
     simplify,
     tensor,
 )
-from mlcc.ops.window import canonical, frame
+from mlcc.ops.window import np_to_layout, spatial_data
 from mlcc.te.scalar import Scalar
 
 # ---------------------------------------------------------------- inference
@@ -31,8 +31,8 @@ from mlcc.te.scalar import Scalar
 def infer_grid_sample(call: relax.Call) -> Tensor:
     """The data's batch and channels, the grid's spatial extents."""
     ndim = 3 if call.attrs["layout"] == "NCDHW" or len(call.attrs["layout"]) == 5 else 2
-    data, grid = frame(call, ndim, "layout", "layout"), tensor(call, 1)
-    float_dtype(call, grid)
+    data, grid = spatial_data(call, ndim, "layout", "layout"), tensor(call, 1)
+    require_float(call, grid)
     methods = ("bilinear", "nearest", "bicubic")[: 3 if ndim == 2 else 2]
     for name, known in (("method", methods), ("padding_mode", ("zeros", "border", "reflection"))):
         if call.attrs[name] not in known:
@@ -55,7 +55,7 @@ def infer_grid_sample(call: relax.Call) -> Tensor:
 def infer_affine_grid(call: relax.Call) -> Tensor:
     """(batch, coordinates, *size): 2 coordinates for planes, 3 for volumes."""
     data, size = tensor(call, 0), shape_argument(call, 1)
-    float_dtype(call, data)
+    require_float(call, data)
     if size.ndim not in (2, 3):
         fail(call, "E0445", f"the size needs 2 or 3 extents, it has {size.ndim}")
     if data.ndim not in (-1, 3):
@@ -259,7 +259,7 @@ def _np_place(call: relax.Call, at: Any, n: int) -> Any:
 def _np_grid_sample(call: relax.Call, x: Any, grid: Any) -> Any:
     layout = call.attrs["layout"]
     order = "NC" + "".join(c for c in "DHW" if c in layout)
-    x = canonical(x, layout, order)
+    x = np_to_layout(x, layout, order)
     f = grid.dtype
     spatial = x.shape[2:]
     # pixel coordinates per dimension of the data, slowest first: (batch, *out)
@@ -281,7 +281,7 @@ def _np_grid_sample(call: relax.Call, x: Any, grid: Any) -> Any:
     if method != "bicubic":
         coordinates = [_np_place(call, a, n) for a, n in zip(coordinates, spatial, strict=True)]
     if method == "nearest":
-        return canonical(pixel([np.round(a) for a in coordinates]), order, layout)
+        return np_to_layout(pixel([np.round(a) for a in coordinates]), order, layout)
     low = [np.floor(a) for a in coordinates]
     fractions = [a - b for a, b in zip(coordinates, low, strict=True)]
     taps = (0, 1) if method == "bilinear" else (-1, 0, 1, 2)
@@ -295,7 +295,7 @@ def _np_grid_sample(call: relax.Call, x: Any, grid: Any) -> Any:
             linear = method == "bilinear"
             weight = weight * ((1 - t, t) if linear else (_far(t + 1), _near(t), _near(1 - t), _far(2 - t)))[o]
         sampled = sampled + pixel(places) * weight[:, None]
-    return canonical(sampled, order, layout)
+    return np_to_layout(sampled, order, layout)
 
 
 def _np_affine_grid(call: relax.Call, x: Any, size: Sequence[int]) -> Any:

@@ -8,19 +8,19 @@ from mlcc import te
 from mlcc.arith.proofs import is_one
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT32, INT64, DType
-from mlcc.ops.gather import integers
+from mlcc.ops.gather import require_integers
+from mlcc.ops.index_bounds import checked_indices
 from mlcc.ops.lazy import np
-from mlcc.ops.manipulate import plain_product
-from mlcc.ops.many_scans import lower_scan
-from mlcc.ops.places import places
+from mlcc.ops.manipulate import unsimplified_product
+from mlcc.ops.parallel_scan import parallel_scan_lowering
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import (
     Tensor,
     axis,
     fail,
-    float_dtype,
     int64,
     known_different,
+    require_float,
     result,
     shape_text,
     tensor,
@@ -28,7 +28,7 @@ from mlcc.ops.shapes import (
 )
 from mlcc.te import statements as code
 from mlcc.te.scalar import Scalar
-from mlcc.te.statements import Cells
+from mlcc.te.statements import BufferElements
 
 # ---------------------------------------------------------------- inference
 
@@ -41,7 +41,7 @@ def infer_scan(call: relax.Call) -> Tensor:
     if call.attrs["axis"] is None:
         if data.dims is None:
             return result(None, dtype, data.ndim, data.vdevice)
-        return result((plain_product(data.dims),), dtype, vdevice=data.vdevice)
+        return result((unsimplified_product(data.dims),), dtype, vdevice=data.vdevice)
     if data.ndim >= 0:
         axis(call, call.attrs["axis"], data.ndim)
     return tensor_like(data, dtype)
@@ -58,9 +58,9 @@ def infer_bucketize(call: relax.Call) -> Tensor:
 def infer_multinomial(call: relax.Call) -> Tensor:
     """Infer (n, 1), one index per sample."""
     prob, sample, rows = (tensor(call, i) for i in range(3))
-    float_dtype(call, prob)
-    float_dtype(call, sample)
-    integers(call, rows, "the sample indices")
+    require_float(call, prob)
+    require_float(call, sample)
+    require_integers(call, rows, "the sample indices")
     dtype = DType.of(call.attrs["dtype"])
     if any(i.ndim < 0 for i in (prob, sample, rows)):
         return result(None, dtype, -1, prob.vdevice)
@@ -88,7 +88,7 @@ def _lower_scan(product: bool) -> Any:
         assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
 
         def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-            data, out, total = Cells(ins[0]), Cells(outs[0]), Cells(total_cell.buffer)
+            data, out, total = BufferElements(ins[0]), BufferElements(outs[0]), BufferElements(total_cell.buffer)
 
             def step(value: Scalar, *at: Scalar) -> Any:
                 new = _combine(total[0], value.astype(dtype), product)
@@ -98,7 +98,7 @@ def _lower_scan(product: bool) -> Any:
 
             start = total.set(construct.const(int(product), dtype), 0)
             if call.attrs["axis"] is None:
-                return start, code.grid(x.shape, lambda *i: step(data[i], code.row_major(i, x.shape)), "i")
+                return start, code.grid(x.shape, lambda *i: step(data[i], code.row_major_offset(i, x.shape)), "i")
             along = call.attrs["axis"] % x.ndim
 
             def row(*i: Scalar) -> Any:
@@ -117,7 +117,7 @@ def _lower_scan(product: bool) -> Any:
 
 def _many_scan(product: bool) -> Any:
     name = "T_cumprod" if product else "T_cumsum"
-    return lower_scan(name, int(product), lambda total, value: _combine(total, value, product))
+    return parallel_scan_lowering(name, int(product), lambda total, value: _combine(total, value, product))
 
 
 def _combine(total: Scalar, value: Scalar, product: bool) -> Any:
@@ -131,14 +131,19 @@ def _lower_bucketize(call: relax.Call, x: te.Tensor, bounds: te.Tensor) -> te.Te
     low, high = code.scratch("low", (1,)), code.scratch("high", (1,))
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, edges, out = Cells(ins[0]), Cells(ins[1]), Cells(outs[0])
+        data, edges, out = BufferElements(ins[0]), BufferElements(ins[1]), BufferElements(outs[0])
 
         def search(*i: Scalar) -> Any:
             value = data[i]
             middle = low[0] + (high[0] - low[0]) // 2
             before = edges[middle] <= value if call.attrs["right"] else edges[middle] < value
-            step = code.when(before, low.set(middle + 1, 0), high.set(middle, 0))
-            return low.set(0, 0), high.set(bounds.shape[0], 0), code.repeat(low[0] < high[0], step), out.set(low[0], *i)
+            step = code.if_then(before, low.set(middle + 1, 0), high.set(middle, 0))
+            return (
+                low.set(0, 0),
+                high.set(bounds.shape[0], 0),
+                code.while_loop(low[0] < high[0], step),
+                out.set(low[0], *i),
+            )
 
         return code.grid(x.shape, search, "i")
 
@@ -152,7 +157,7 @@ def _lower_multinomial(call: relax.Call, prob: te.Tensor, sample: te.Tensor, row
     count = prob.shape[1]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, given, row, out = (Cells(b) for b in (*ins, *outs))
+        data, given, row, out = (BufferElements(b) for b in (*ins, *outs))
 
         def one(i: Scalar) -> Any:
             def add() -> Any:
@@ -162,7 +167,7 @@ def _lower_multinomial(call: relax.Call, prob: te.Tensor, sample: te.Tensor, row
             return (
                 place.set(0, 0),
                 total.set(data[row[i, 0].astype("int64"), 0], 0),
-                code.repeat(on, [place.set(place[0] + 1, 0), add()]),
+                code.while_loop(on, [place.set(place[0] + 1, 0), add()]),
                 out.set(place[0], i, 0),
             )
 
@@ -198,7 +203,7 @@ def _np_bucketize(call: relax.Call, x: Any, bounds: Any) -> Any:
 
 
 def _np_multinomial(call: relax.Call, prob: Any, sample: Any, rows: Any) -> Any:
-    total = np.cumsum(prob, axis=1, dtype=prob.dtype)[places(rows[:, 0], len(prob), 0, False)]
+    total = np.cumsum(prob, axis=1, dtype=prob.dtype)[checked_indices(rows[:, 0], len(prob), 0, False)]
     exceeds = total > sample
     return np.where(exceeds.any(axis=1), exceeds.argmax(axis=1), prob.shape[1] - 1)[:, None]
 

@@ -8,17 +8,17 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import layout_rules, topi
-from mlcc.ops.gather import integers, within
+from mlcc.ops.gather import require_extents_within, require_integers
+from mlcc.ops.index_bounds import checked_indices as checked_indices
 from mlcc.ops.lazy import np
-from mlcc.ops.places import places as checked_indices
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import (
     Dims,
     Tensor,
     axis,
     broadcast,
+    extent_analyzer,
     extent_text,
-    extents,
     fail,
     int64,
     known_different,
@@ -31,13 +31,13 @@ from mlcc.ops.shapes import (
     tensors,
 )
 from mlcc.te import statements as code
-from mlcc.te.scalar import Scalar, raw
-from mlcc.te.statements import Cells
+from mlcc.te.scalar import Scalar, to_expr
+from mlcc.te.statements import BufferElements
 
 REDUCTIONS = ("update", "add", "mul", "min", "max")
 
 
-def one_of(call: relax.Call, attribute: str, allowed: Sequence[str]) -> str:
+def require_one_of(call: relax.Call, attribute: str, allowed: Sequence[str]) -> str:
     """The value of an attribute, which must be one of those allowed."""
     name: str = call.attrs[attribute]
     if name not in allowed:
@@ -50,14 +50,14 @@ def one_of(call: relax.Call, attribute: str, allowed: Sequence[str]) -> str:
 
 def infer_scatter_elements(call: relax.Call) -> Tensor:
     """The data's own shape; indices and updates have one shape, of as many dimensions."""
-    one_of(call, "reduction", (*REDUCTIONS, "mean"))
+    require_one_of(call, "reduction", (*REDUCTIONS, "mean"))
     return check_scatter(call)
 
 
 def check_scatter(call: relax.Call) -> Tensor:
     """Check the operands of a scatter along an axis. Return the struct info of the data."""
     data, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
-    integers(call, indices)
+    require_integers(call, indices)
     same_dtype(call, (data, updates))
     if data.ndim < 0:
         return data
@@ -68,15 +68,15 @@ def check_scatter(call: relax.Call) -> Tensor:
     if indices.dims is not None and updates.dims is not None and _differ(indices.dims, updates.dims):
         text = f"indices of shape {shape_text(indices.dims)} and updates of shape {shape_text(updates.dims)} differ"
         fail(call, "E0445", text)
-    within(call, indices.dims, data.dims, at)
+    require_extents_within(call, indices.dims, data.dims, at)
     return data
 
 
 def infer_scatter_nd(call: relax.Call) -> Tensor:
     """Infer the data's shape; updates have the shape (*indices.shape[:-1], *axes of the data not indexed)."""
     data, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
-    one_of(call, "reduction", REDUCTIONS)
-    integers(call, indices)
+    require_one_of(call, "reduction", REDUCTIONS)
+    require_integers(call, indices)
     if data.dtype is None or updates.dtype is None:
         fail(call, "E0444", "the dtypes of the data and of the updates must be known")
     same_dtype(call, (data, updates))
@@ -106,7 +106,7 @@ def infer_slice_scatter(call: relax.Call) -> Tensor:
     data, source = tensor(call, 0), tensor(call, 1)
     same_dtype(call, (data, source))
     start, end, step = (_integer_scalar(call, i) for i in (2, 3, 4))
-    known = extents(call)
+    known = extent_analyzer(call)
     if prove(construct.less(step, 1), known):
         fail(call, "E0442", f"`step` must be at least 1, it is {extent_text(step)}")
     if prove(construct.less(end, start), known):
@@ -144,7 +144,7 @@ def infer_index_put(call: relax.Call) -> Tensor:
     if indices is None or data.ndim < 0:
         return data
     for number, each in enumerate(indices):
-        integers(call, each, f"index tensor {number}")
+        require_integers(call, each, f"index tensor {number}")
     if not 1 <= len(indices) <= data.ndim:
         fail(call, "E0445", f"{len(indices)} tensors of indices for {data.ndim} dimensions")
     shape: Dims | None = ()
@@ -169,12 +169,12 @@ def _check_broadcast(call: relax.Call, values: Dims, shape: Dims) -> None:
 # ---------------------------------------------------------------- lowering
 
 
-def copied(x: te.Tensor) -> Callable[[Cells, Cells], Any]:
+def copy_data(x: te.Tensor) -> Callable[[BufferElements, BufferElements], Any]:
     """Return a builder of statements that copy the data to the output."""
     return lambda source, out: code.grid(x.shape, lambda *i: out.set(source[i], *i))
 
 
-def combined(name: str, old: Scalar, new: Scalar) -> Any:
+def combine(name: str, old: Scalar, new: Scalar) -> Any:
     match name:
         case "add":
             return old + new
@@ -189,25 +189,27 @@ def combined(name: str, old: Scalar, new: Scalar) -> Any:
     return new
 
 
-def from_front(index: Scalar, extent: tir.Expr) -> Scalar:
+def wrap_negative_index(index: Scalar, extent: tir.Expr) -> Scalar:
     """Wrap a negative index, which counts from the end."""
     place = construct.cast("int64", index.expr)
     if index.dtype.kind == "uint":
         return Scalar(place)
-    return Scalar(raw(te.select(Scalar(construct.less(place, 0)), Scalar(construct.add(place, extent)), Scalar(place))))
+    return Scalar(
+        to_expr(te.select(Scalar(construct.less(place, 0)), Scalar(construct.add(place, extent)), Scalar(place)))
+    )
 
 
 def _lower_scatter_elements(call: relax.Call, x: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
     at, name = call.attrs["axis"] % x.ndim, call.attrs["reduction"]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, places, new, out = (Cells(b) for b in (*ins, *outs))
+        data, places, new, out = (BufferElements(b) for b in (*ins, *outs))
 
         def update(*i: Scalar) -> Any:
-            where = [from_front(places[i], x.buffer.shape[at]) if a == at else i[a] for a in range(x.ndim)]
-            return out.set(combined(name, out[tuple(where)], new[i]), *where)
+            where = [wrap_negative_index(places[i], x.buffer.shape[at]) if a == at else i[a] for a in range(x.ndim)]
+            return out.set(combine(name, out[tuple(where)], new[i]), *where)
 
-        return copied(x)(data, out), code.grid(indices.shape, update, "i")
+        return copy_data(x)(data, out), code.grid(indices.shape, update, "i")
 
     return te.extern(x.buffer.shape, [x, indices, updates], body, "T_scatter_elements", x.dtype)  # type: ignore[no-any-return]
 
@@ -217,13 +219,15 @@ def _lower_scatter_nd(call: relax.Call, x: te.Tensor, indices: te.Tensor, update
     outer, count = indices.ndim - 1, tir.const_int(indices.buffer.shape[-1]) or 0
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, places, new, out = (Cells(b) for b in (*ins, *outs))
+        data, places, new, out = (BufferElements(b) for b in (*ins, *outs))
 
         def update(*i: Scalar) -> Any:
-            where = [from_front(places[(*i[:outer], n)], x.buffer.shape[n]) for n in range(count)] + list(i[outer:])
-            return out.set(combined(name, out[tuple(where)], new[i]), *where)
+            where = [wrap_negative_index(places[(*i[:outer], n)], x.buffer.shape[n]) for n in range(count)] + list(
+                i[outer:]
+            )
+            return out.set(combine(name, out[tuple(where)], new[i]), *where)
 
-        return copied(x)(data, out), code.grid(updates.shape, update, "i")
+        return copy_data(x)(data, out), code.grid(updates.shape, update, "i")
 
     return te.extern(x.buffer.shape, [x, indices, updates], body, "T_scatter_nd", x.dtype)  # type: ignore[no-any-return]
 
@@ -235,10 +239,10 @@ def _lower_slice_scatter(
     start, end, step = (construct.cast("int64", v) for v in (start, end, step))
 
     def element(*i: Any) -> Any:
-        offset = construct.sub(raw(i[at]), start)
+        offset = construct.sub(to_expr(i[at]), start)
         checked_indices = te.all(
             Scalar(construct.greater_equal(offset, int64(0))),
-            Scalar(construct.less(raw(i[at]), end)),
+            Scalar(construct.less(to_expr(i[at]), end)),
             Scalar(construct.equal(construct.floormod(offset, step), int64(0))),
         )
         return te.if_then_else(
@@ -255,19 +259,19 @@ def _lower_index_put(call: relax.Call, x: te.Tensor, indices: Any, values: te.Te
     shape, outer = (*index_shape, *x.buffer.shape[len(index_tensors) :]), len(index_shape)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, *places, new = (Cells(b) for b in ins)
-        out = Cells(outs[0])
+        data, *places, new = (BufferElements(b) for b in ins)
+        out = BufferElements(outs[0])
 
         def update(*i: Scalar) -> Any:
             at = [
                 cells[tuple(topi.broadcast_index(t, index_shape, i[:outer]))]
                 for t, cells in zip(index_tensors, places, strict=True)
             ]
-            where = [from_front(index, x.buffer.shape[a]) for a, index in enumerate(at)] + list(i[outer:])
+            where = [wrap_negative_index(index, x.buffer.shape[a]) for a, index in enumerate(at)] + list(i[outer:])
             value = new[tuple(topi.broadcast_index(values, shape, i))]
-            return out.set(combined(name, out[tuple(where)], value), *where)
+            return out.set(combine(name, out[tuple(where)], value), *where)
 
-        return copied(x)(data, out), code.grid(shape, update, "i")
+        return copy_data(x)(data, out), code.grid(shape, update, "i")
 
     return te.extern(x.buffer.shape, [x, *index_tensors, values], body, "T_index_put", x.dtype)  # type: ignore[no-any-return]
 
@@ -275,7 +279,7 @@ def _lower_index_put(call: relax.Call, x: te.Tensor, indices: Any, values: te.Te
 # ---------------------------------------------------------------- NumPy
 
 
-def np_combined(name: str, old: Any, new: Any) -> Any:
+def np_combine(name: str, old: Any, new: Any) -> Any:
     match name:
         case "add":
             return old + new
@@ -297,13 +301,13 @@ def _np_scatter_elements(call: relax.Call, x: Any, indices: Any, updates: Any) -
     indices = checked_indices(indices, x.shape[at], at)
     for step in range(indices.shape[at]):
         where = np.take(indices, [step], at)
-        old = np.take_along_axis(cut(out, where, at), where, at)
-        new = np_combined(call.attrs["reduction"], old, np.take(updates, [step], at))
-        np.put_along_axis(cut(out, where, at), where, new.astype(out.dtype), at)
+        old = np.take_along_axis(cropped_view(out, where, at), where, at)
+        new = np_combine(call.attrs["reduction"], old, np.take(updates, [step], at))
+        np.put_along_axis(cropped_view(out, where, at), where, new.astype(out.dtype), at)
     return out
 
 
-def cut(x: Any, like: Any, at: int) -> Any:
+def cropped_view(x: Any, like: Any, at: int) -> Any:
     """A view of `x` cropped to the extents of `like` in all axes but `at`."""
     at %= x.ndim
     return x[tuple(slice(None) if a == at else slice(n) for a, n in enumerate(like.shape))]
@@ -314,7 +318,7 @@ def _np_scatter_nd(call: relax.Call, x: Any, indices: Any, updates: Any) -> Any:
     picked = [checked_indices(indices[..., n], x.shape[n], n) for n in range(indices.shape[-1])]
     for place in np.ndindex(indices.shape[:-1]):
         where = tuple(int(p[place]) for p in picked)
-        out[where] = np_combined(call.attrs["reduction"], out[where], updates[place])
+        out[where] = np_combine(call.attrs["reduction"], out[where], updates[place])
     return out
 
 

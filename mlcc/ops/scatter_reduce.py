@@ -8,21 +8,29 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
+from mlcc.ops.index_bounds import checked_indices as checked_indices
 from mlcc.ops.lazy import np
-from mlcc.ops.places import places as checked_indices
 from mlcc.ops.registry import Impl
-from mlcc.ops.scatter import check_scatter, combined, copied, cut, from_front, np_combined, one_of
+from mlcc.ops.scatter import (
+    check_scatter,
+    combine,
+    copy_data,
+    cropped_view,
+    np_combine,
+    require_one_of,
+    wrap_negative_index,
+)
 from mlcc.ops.shapes import Tensor, fail, tensor
 from mlcc.te import statements as code
 from mlcc.te.scalar import Scalar
-from mlcc.te.statements import Cells
+from mlcc.te.statements import BufferElements
 
 REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}  # step by step
 
 
 def infer_scatter_reduce(call: relax.Call) -> Tensor:
     """The data's own shape; indices and updates have one shape, of as many dimensions."""
-    one_of(call, "reduce", tuple(REDUCTIONS))
+    require_one_of(call, "reduce", tuple(REDUCTIONS))
     data = tensor(call, 0)
     if data.dtype is not None and data.dtype.is_bool:
         fail(call, "E0444", "bools cannot be reduced: convert them with `R.astype`")
@@ -46,17 +54,17 @@ def _lower(call: relax.Call, x: te.Tensor, indices: te.Tensor, updates: te.Tenso
     counts = code.scratch("counts", x.shape)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, places, new, out = (Cells(b) for b in (*ins, *outs))
+        data, places, new, out = (BufferElements(b) for b in (*ins, *outs))
 
         def where(i: tuple[Scalar, ...]) -> list[Scalar]:
-            return [from_front(places[i], x.buffer.shape[at]) if a == at else i[a] for a in range(x.ndim)]
+            return [wrap_negative_index(places[i], x.buffer.shape[at]) if a == at else i[a] for a in range(x.ndim)]
 
         def reset(*i: Scalar) -> Any:
             return out.set(Scalar(construct.const(_identity(reduce, x.dtype), x.dtype)), *where(i))
 
         def update(*i: Scalar) -> Any:
             to = where(i)
-            put = out.set(combined(REDUCTIONS[reduce], out[tuple(to)], new[i]), *to)
+            put = out.set(combine(REDUCTIONS[reduce], out[tuple(to)], new[i]), *to)
             return (put, counts.set(counts[tuple(to)] + 1, *to)) if reduce == "mean" else put
 
         def divide(*i: Scalar) -> Any:
@@ -64,7 +72,7 @@ def _lower(call: relax.Call, x: te.Tensor, indices: te.Tensor, updates: te.Tenso
             return out.set(out[i] / count if x.dtype.is_float else te.floordiv(out[i], count), *i)
 
         return (
-            copied(x)(data, out),
+            copy_data(x)(data, out),
             () if include else code.grid(indices.shape, reset, "i"),
             code.grid(x.shape, lambda *i: counts.set(int(include), *i)) if reduce == "mean" else (),
             code.grid(indices.shape, update, "i"),
@@ -80,12 +88,12 @@ def _numpy(call: relax.Call, x: Any, indices: Any, updates: Any) -> Any:
     out, counts, at = np.array(x), np.zeros(x.shape, np.int64), call.attrs["axis"] % x.ndim
     reduce, include = call.attrs["reduce"], call.attrs["include_self"]
     indices = checked_indices(indices, x.shape[at], at)
-    view, times = cut(out, indices, at), cut(counts, indices, at)
+    view, times = cropped_view(out, indices, at), cropped_view(counts, indices, at)
     if not include:
         np.put_along_axis(view, indices, _identity(reduce, DType.of(str(x.dtype))), at)
     for step in range(indices.shape[at]):
         where = np.take(indices, [step], at)
-        new = np_combined(REDUCTIONS[reduce], np.take_along_axis(view, where, at), np.take(updates, [step], at))
+        new = np_combine(REDUCTIONS[reduce], np.take_along_axis(view, where, at), np.take(updates, [step], at))
         np.put_along_axis(view, where, new.astype(out.dtype), at)
         np.put_along_axis(times, where, np.take_along_axis(times, where, at) + 1, at)
     if reduce != "mean":

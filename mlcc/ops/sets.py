@@ -12,12 +12,12 @@ from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import Found, Impl
+from mlcc.ops.registry import DataDependentShape, Impl
 from mlcc.ops.shapes import Tensor, axis, fail, int64, product, result, scalar_argument, tensor
-from mlcc.ops.sort import Row
+from mlcc.ops.sort import RowSort
 from mlcc.te import statements as code
-from mlcc.te.scalar import Scalar, raw
-from mlcc.te.statements import Cells
+from mlcc.te.scalar import Scalar, to_expr
+from mlcc.te.statements import BufferElements
 
 
 def infer_nonzero(call: relax.Call) -> Tensor:
@@ -82,8 +82,8 @@ def _is_nonzero(value: Scalar) -> Any:
 
 def _measure_nonzero(call: relax.Call, x: te.Tensor) -> Any:
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, count = Cells(ins[0]), Cells(outs[0])
-        one = code.grid(x.shape, lambda *i: code.when(_is_nonzero(data[i]), count.set(count[0] + 1, 0)), "i")
+        data, count = BufferElements(ins[0]), BufferElements(outs[0])
+        one = code.grid(x.shape, lambda *i: code.if_then(_is_nonzero(data[i]), count.set(count[0] + 1, 0)), "i")
         return count.set(0, 0), one
 
     return te.extern((1,), [x], body, "T_nonzero_extents", INT64)
@@ -102,12 +102,12 @@ def _lower_nonzero(call: relax.Call, x: te.Tensor) -> Any:
     assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, out = Cells(ins[0]), Cells(outs[0])
+        data, out = BufferElements(ins[0]), BufferElements(outs[0])
 
         def look(*i: Scalar) -> Any:
             indices = i or (Scalar(construct.const(0, INT64)),)
             places = [out.set(place, axis, at[0]) for axis, place in enumerate(indices)]
-            return code.when(_is_nonzero(data[i]), [*places, at.set(at[0] + 1, 0)])
+            return code.if_then(_is_nonzero(data[i]), [*places, at.set(at[0] + 1, 0)])
 
         return at.set(0, 0), code.grid(x.shape, look, "i")
 
@@ -130,9 +130,9 @@ class _EqualGroups:
         self.inner = () if self.along is None else tuple(d for a, d in enumerate(x.shape) if a != self.along)
         total = Scalar(product(x.buffer.shape))
         self.slices = total if self.along is None else x.shape[self.along]
-        self.columns = Scalar(product([construct.cast(INT64, raw(d)) for d in self.inner]))
+        self.columns = Scalar(product([construct.cast(INT64, to_expr(d)) for d in self.inner]))
         self.empty = tir.const_int(total.expr) == 0
-        self.row = Row(self.slices, x.dtype, False, True)
+        self.row = RowSort(self.slices, x.dtype, False, True)
         self.order, self.moved, self.group, self.first = (
             code.scratch(n, (self.slices,)) for n in ("order", "moved", "group", "first")
         )
@@ -157,7 +157,7 @@ class _EqualGroups:
         """Emit a loop over the elements of a slice; nothing for an empty tensor."""
         return () if self.empty else code.loop(self.columns, body, name)
 
-    def group_slices(self, data: Cells) -> Any:
+    def group_slices(self, data: BufferElements) -> Any:
         """Fill `group`, `first` and `count`."""
 
         def by(back: Scalar) -> Any:
@@ -173,7 +173,7 @@ class _EqualGroups:
             code.loop(self.slices, lambda k: self._assign(data, k), "k"),
         )
 
-    def _assign(self, data: Cells, k: Scalar) -> Any:
+    def _assign(self, data: BufferElements, k: Scalar) -> Any:
         """Open a new group at a slice that differs from its predecessor."""
         here, before = self.order[k], self.order[k - 1]
 
@@ -182,13 +182,13 @@ class _EqualGroups:
             unlike: Any = a != b
             if a.dtype.is_float and self.along is None:  # NaNs are equal as elements, but not in slices
                 unlike = te.all(unlike, te.logical_not(te.all(te.isnan(a), te.isnan(b))))
-            return code.when(unlike, self.differ.set(te.const(True, "bool"), 0))
+            return code.if_then(unlike, self.differ.set(te.const(True, "bool"), 0))
 
         opens = [self.first.set(here, self.count[0]), self.count.set(self.count[0] + 1, 0)]
         return (
             self.differ.set(k < 1, 0),
-            code.when(k > 0, self.over_columns(compare)),
-            code.when(self.differ[0], opens),
+            code.if_then(k > 0, self.over_columns(compare)),
+            code.if_then(self.differ[0], opens),
             self.group.set(self.count[0] - 1, here),
         )
 
@@ -197,7 +197,7 @@ def _measure_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
     groups = _EqualGroups(call, x)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        return groups.group_slices(Cells(ins[0])), Cells(outs[0]).set(groups.count[0], 0)
+        return groups.group_slices(BufferElements(ins[0])), BufferElements(outs[0]).set(groups.count[0], 0)
 
     return te.extern((1,), [x], body, "T_unique_extents", INT64, scratch=groups.buffers)
 
@@ -225,14 +225,14 @@ def _lower_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
     position, next_position = code.scratch("name", (groups.slices,)), code.scratch("next_name", (1,))
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, values = Cells(ins[0]), Cells(outs[0])
-        rest = iter(Cells(b) for b in outs[1:])
+        data, values = BufferElements(ins[0]), BufferElements(outs[0])
+        rest = iter(BufferElements(b) for b in outs[1:])
         first, back, times = (next(rest) if flag else None for flag in (index, inverse, counts))
 
         def assign_position(k: Scalar) -> Any:
             group = groups.group[k]
             take = [position.set(next_position[0], group), next_position.set(next_position[0] + 1, 0)]
-            return code.when(groups.first[group] == k, take)
+            return code.if_then(groups.first[group] == k, take)
 
         def one(k: Scalar) -> Any:
             group = groups.group[k]
@@ -247,7 +247,7 @@ def _lower_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
 
             taken = [groups.over_columns(copy)]
             taken += [] if first is None else [first.set(k, to)]
-            return *stores, code.when(groups.first[group] == k, taken)
+            return *stores, code.if_then(groups.first[group] == k, taken)
 
         known = ordered is not None and bool(tir.const_int(ordered))
         by_value = code.loop(groups.count[0], lambda g: position.set(g, g), "g")
@@ -262,10 +262,11 @@ def _lower_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "nonzero": Impl("x", infer_nonzero, _np_nonzero, _lower_nonzero, found=Found(_measure_nonzero, _sized_nonzero)),
+    "nonzero": Impl("x", infer_nonzero, _np_nonzero, _lower_nonzero,
+    found=DataDependentShape(_measure_nonzero, _sized_nonzero)),
     "unique": Impl(
         "x, sorted: scalar = True, return_index: scalar = False, return_inverse: scalar = False, "
         "return_counts: scalar = False, axis: scalar? = None",
-        infer_unique, _np_unique, _lower_unique, found=Found(_measure_unique, _sized_unique),
+        infer_unique, _np_unique, _lower_unique, found=DataDependentShape(_measure_unique, _sized_unique),
     ),
 }  # fmt: skip

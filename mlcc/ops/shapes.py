@@ -106,7 +106,7 @@ def scalar_argument(call: relax.Call, index: int) -> tir.Expr | None:
     fail(call, "E0443", f"argument {index + 1} must be a scalar, it is {describe(info)}")
 
 
-def float_dtype(call: relax.Call, info: Tensor) -> None:
+def require_float(call: relax.Call, info: Tensor) -> None:
     """Refuse a tensor whose dtype is not a float."""
     if info.dtype is not None and not info.dtype.is_float:
         fail(call, "E0444", f"needs a tensor of floats, not of {info.dtype}", "convert it with `R.astype`")
@@ -214,7 +214,7 @@ def simplify(value: tir.Expr, known: Analyzer | None = None) -> tir.Expr:
     return value if isinstance(value, (tir.IntImm, tir.Var)) else (known or Analyzer()).simplify(value)
 
 
-def extents(call: relax.Call) -> Analyzer:
+def extent_analyzer(call: relax.Call) -> Analyzer:
     """Return an analyzer that knows the symbolic extents of the call's tensors to be nonnegative."""
     analyzer = Analyzer()
     for argument in call.args:
@@ -264,7 +264,7 @@ def known_larger(a: tir.Expr, b: tir.Expr) -> bool:
 _unproven: ContextVar[list[tuple[tir.Expr, tir.Expr]] | None] = ContextVar("open", default=None)
 
 
-def requirements(infer: Callable[[], object]) -> list[tuple[tir.Expr, tir.Expr]]:
+def unproven_equalities(infer: Callable[[], object]) -> list[tuple[tir.Expr, tir.Expr]]:
     """Run an inference. Return the pairs of sizes that it assumes equal, which have to be checked at run time."""
     recorded: list[tuple[tir.Expr, tir.Expr]] = []
     token = _unproven.set(recorded)

@@ -14,8 +14,8 @@ from mlcc.ops.shapes import (
     Tensor,
     axis,
     fail,
-    float_dtype,
     int64,
+    require_float,
     result,
     result_dims,
     scalar_argument,
@@ -25,13 +25,13 @@ from mlcc.ops.shapes import (
 )
 from mlcc.te import statements as code
 from mlcc.te.scalar import Scalar
-from mlcc.te.statements import Cells
+from mlcc.te.statements import BufferElements
 
 
 def infer_dft(call: relax.Call) -> Tensor:
     """Infer the length (or half of it plus 1 for `onesided`) along the axis, and pairs of real and imaginary parts."""
     data = tensor(call, 0)
-    float_dtype(call, data)
+    require_float(call, data)
     length = scalar_argument(call, 1) if len(call.args) > 1 else None
     if len(call.args) > 1 and (length is None or not length.dtype.is_int):
         fail(call, "E0444", "`length` must be a known integer")
@@ -83,11 +83,11 @@ class _RowTransform:
         """Emit one stage per prime factor; `done` is the product of the factors so far, `left` that of the others."""
         left, factor = self.left[0], self.factor[0]
         rest = te.all(factor * factor <= left, left % factor > 0)
-        prime = code.when(factor * factor > left, self.factor.set(left, 0))
-        find = (self.factor.set(2, 0), code.repeat(rest, self.factor.set(factor + 1, 0)), prime)
+        prime = code.if_then(factor * factor > left, self.factor.set(left, 0))
+        find = (self.factor.set(2, 0), code.while_loop(rest, self.factor.set(factor + 1, 0)), prime)
         step = (self.left.set(left // factor, 0), self.done.set(self.done[0] * factor, 0))
         stage = [find, self._stage(), self.half.set(1 - self.half[0], 0), step]
-        return self.half.set(0, 0), self.left.set(self.count, 0), self.done.set(1, 0), code.repeat(left > 1, stage)
+        return self.half.set(0, 0), self.left.set(self.count, 0), self.done.set(1, 0), code.while_loop(left > 1, stage)
 
     def _stage(self) -> Any:
         """A butterfly stage: element (q, u) of the other half sums `factor` elements m apart, of `done` numbers."""
@@ -123,7 +123,7 @@ def _lower_dft(call: relax.Call, x: te.Tensor, *length: Any) -> te.Tensor:
     row, parts = _RowTransform(count, x.dtype, inverse), tir.const_int(x.buffer.shape[-1]) or 1
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, out = Cells(ins[0]), Cells(outs[0])
+        data, out = BufferElements(ins[0]), BufferElements(outs[0])
 
         def one(*outer: Scalar) -> Any:
             def place(k: Scalar, part: int) -> tuple[Any, ...]:

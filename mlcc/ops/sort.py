@@ -9,15 +9,15 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64, DType
-from mlcc.ops import many_sorts
+from mlcc.ops import parallel_sort
 from mlcc.ops.lazy import np
-from mlcc.ops.many_sorts import before
+from mlcc.ops.parallel_sort import sorts_before
 from mlcc.ops.reduce import reduced_info
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import Tensor, axis, fail, int64, product, result, tensor, tensor_like
 from mlcc.te import statements as code
 from mlcc.te.scalar import Scalar
-from mlcc.te.statements import Cells
+from mlcc.te.statements import BufferElements
 
 # The largest k of a top-k that inserts into a sorted list; beyond, the whole row is sorted.
 MAX_INSERTED = 16
@@ -83,7 +83,7 @@ def infer_median(call: relax.Call) -> relax.StructInfo:
 # ---------------------------------------------------------------- lowering
 
 
-class Row:
+class RowSort:
     """Emit statements that sort one row of `count` elements in scratch memory: keys, and their indices on request.
 
     Merge sort, double-buffered: `half[0]` is the half with the result.
@@ -120,7 +120,7 @@ class Row:
             code.loop(runs, lambda r: self._insertion(r * RUN), "run"),
             self.half.set(0, 0),
             self.width.set(RUN, 0),
-            code.repeat(self.width[0] < self.count, merge),
+            code.while_loop(self.width[0] < self.count, merge),
         )
 
     def _insertion(self, low: Scalar) -> Any:
@@ -138,14 +138,14 @@ class Row:
     def shift(self, low: Any) -> Any:
         """Insert the current key into the sorted elements from `low` to the free position `to`."""
         free = self.to[0]
-        behind = before(self.key[0], self.keys[0, free - 1], self.descending)
+        behind = sorts_before(self.key[0], self.keys[0, free - 1], self.descending)
         on = te.all(free > low, te.if_then_else(free > low, behind, te.const(False, "bool")))
         move = [self.keys.set(self.keys[0, free - 1], 0, free)]
         put = [self.keys.set(self.key[0], 0, free)]
         if self.places:
             move += [self.places.set(self.places[0, free - 1], 0, free)]
             put += [self.places.set(self.place[0], 0, free)]
-        return code.repeat(on, [*move, self.to.set(free - 1, 0)]), put
+        return code.while_loop(on, [*move, self.to.set(free - 1, 0)]), put
 
     def _merge(self) -> Any:
         """Merge pairs of neighbouring runs of `width` into the other half."""
@@ -159,14 +159,14 @@ class Row:
         def step(low: Scalar, middle: Scalar, high: Scalar) -> Callable[[Scalar], Any]:
             def one(offset: Scalar) -> Any:
                 source, left, right = self.half[0], self.left[0], self.right[0]
-                overtakes = before(self.keys[source, right], self.keys[source, left], self.descending)
+                overtakes = sorts_before(self.keys[source, right], self.keys[source, left], self.descending)
                 rest = te.if_then_else(left >= middle, te.const(True, "bool"), overtakes)
                 from_right = te.if_then_else(right < high, rest, te.const(False, "bool"))
-                return code.when(from_right, take(self.right, low + offset), take(self.left, low + offset))
+                return code.if_then(from_right, take(self.right, low + offset), take(self.left, low + offset))
 
             return one
 
-        def take(cursor: Cells, to: Scalar) -> list[Any]:
+        def take(cursor: BufferElements, to: Scalar) -> list[Any]:
             source, at = self.half[0], cursor[0]
             stores = [self.keys.set(self.keys[source, at], 1 - source, to)]
             if self.places:
@@ -194,10 +194,10 @@ def _for_each_row(x: te.Tensor, at: int, body: Callable[[Callable[[Any], tuple[A
 
 def _lower_sort(call: relax.Call, x: te.Tensor) -> te.Tensor:
     at = call.attrs["axis"] % x.ndim
-    row = Row(x.shape[at], x.dtype, call.attrs["descending"], False)
+    row = RowSort(x.shape[at], x.dtype, call.attrs["descending"], False)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, out = Cells(ins[0]), Cells(outs[0])
+        data, out = BufferElements(ins[0]), BufferElements(outs[0])
 
         def one(place: Any) -> Any:
             store = code.loop(x.shape[at], lambda k: out.set(row.sorted_key(k), *place(k)), "k")
@@ -210,10 +210,10 @@ def _lower_sort(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 def _lower_argsort(call: relax.Call, x: te.Tensor) -> te.Tensor:
     at = call.attrs["axis"] % x.ndim
-    row = Row(x.shape[at], x.dtype, call.attrs["descending"], True)
+    row = RowSort(x.shape[at], x.dtype, call.attrs["descending"], True)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, out = Cells(ins[0]), Cells(outs[0])
+        data, out = BufferElements(ins[0]), BufferElements(outs[0])
 
         def one(place: Any) -> Any:
             store = code.loop(x.shape[at], lambda k: out.set(row.sorted_place(k), *place(k)), "k")
@@ -233,12 +233,12 @@ def _lower_topk(call: relax.Call, x: te.Tensor) -> Any:
     assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
     wanted = Scalar(info.dims[at])
     few = tir.const_int(info.dims[at]) in range(1, MAX_INSERTED + 1)
-    row = Row(wanted if few else count, x.dtype, call.attrs["largest"], True)
+    row = RowSort(wanted if few else count, x.dtype, call.attrs["largest"], True)
     parts = [x.dtype] if kind != "indices" else []
     parts += [DType.of(call.attrs["dtype"])] if kind != "values" else []
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, cells = Cells(ins[0]), [Cells(b) for b in outs]
+        data, cells = BufferElements(ins[0]), [BufferElements(b) for b in outs]
 
         def put(place: Any, key: Any, index: Any) -> Any:
             return [o.set(v, *place) for o, v in zip(cells, (key, index)[kind == "indices" :], strict=False)]
@@ -246,7 +246,7 @@ def _lower_topk(call: relax.Call, x: te.Tensor) -> Any:
         def one(place: Any) -> Any:
             def store(j: Scalar) -> Any:
                 nothing = put(place(j), construct.const(0, x.dtype), -1)
-                return code.when(j < count, put(place(j), row.sorted_key(j), row.sorted_place(j)), nothing)
+                return code.if_then(j < count, put(place(j), row.sorted_key(j), row.sorted_place(j)), nothing)
 
             find = _insert_best(row, count, wanted, lambda j: data[place(j)]) if few else None
             full = (row.load(lambda j: data[place(j)]), row.sort()) if not few else ()
@@ -258,13 +258,13 @@ def _lower_topk(call: relax.Call, x: te.Tensor) -> Any:
     return results if kind == "both" else results[0]
 
 
-def _insert_best(row: Row, count: Any, wanted: Scalar, value: Callable[[Scalar], Scalar]) -> Any:
+def _insert_best(row: RowSort, count: Any, wanted: Scalar, value: Callable[[Scalar], Scalar]) -> Any:
     """Insert each element that sorts before the last of the full list; `width` is the length of the list."""
     length = row.width[0]
 
     def one(j: Scalar) -> Any:
         full = length >= wanted
-        better = before(value(j), row.keys[0, wanted - 1], row.descending)
+        better = sorts_before(value(j), row.keys[0, wanted - 1], row.descending)
         enters = te.if_then_else(full, better, te.const(True, "bool"))
         insert = [
             row.key.set(value(j), 0),
@@ -273,7 +273,7 @@ def _insert_best(row: Row, count: Any, wanted: Scalar, value: Callable[[Scalar],
             row.shift(0),
             row.width.set(te.min(length + 1, wanted), 0),
         ]
-        return code.when(enters, insert)
+        return code.if_then(enters, insert)
 
     return row.half.set(0, 0), row.width.set(0, 0), code.loop(count, one, "j")
 
@@ -286,14 +286,14 @@ def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
     inner, outer = [a for a in range(x.ndim) if a in reduced_axes], [a for a in range(x.ndim) if a not in reduced_axes]
     extents = [x.shape[a] for a in inner]
     count = Scalar(product([x.buffer.shape[a] for a in inner]))
-    row = Row(count, x.dtype, False, single)
+    row = RowSort(count, x.dtype, False, single)
     dims = tuple(
         int64(1) if a in reduced_axes else d for a, d in enumerate(x.buffer.shape) if keep or a not in reduced_axes
     )
     nothing = [construct.const(float("nan") if x.dtype.is_float else 0, x.dtype), construct.const(-1, INT64)]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, cells = Cells(ins[0]), [Cells(b) for b in outs]
+        data, cells = BufferElements(ins[0]), [BufferElements(b) for b in outs]
         middle = (count - 1) // 2
 
         def one(*i: Scalar) -> Any:
@@ -302,14 +302,14 @@ def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
 
             def fill(*k: Scalar) -> Any:
                 whole = {**at, **dict(zip(inner, k, strict=True))}
-                place = code.row_major(k, extents)
+                place = code.row_major_offset(k, extents)
                 key = row.keys.set(data[tuple(whole[a] for a in range(x.ndim))], 0, place)
                 return key, row.places.set(place, 0, place) if row.places else ()
 
             values = [row.sorted_key(middle), *([row.sorted_place(middle)] if single else [])]
             there = [o.set(v, *where) for o, v in zip(cells, values, strict=True)]
             lacking = [o.set(v, *where) for o, v in zip(cells, nothing, strict=False)]
-            return code.grid(extents, fill, "k"), row.sort(), code.when(count > 0, there, lacking)
+            return code.grid(extents, fill, "k"), row.sort(), code.if_then(count > 0, there, lacking)
 
         return code.grid([x.shape[a] for a in outer], one, "i")
 
@@ -321,7 +321,7 @@ def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
 # ---------------------------------------------------------------- NumPy
 
 
-def np_order(x: Any, at: int, descending: bool) -> Any:
+def np_argsort(x: Any, at: int, descending: bool) -> Any:
     """Stable argsort: equal elements keep their order, in descending order, too."""
     if not descending:
         return np.argsort(x, axis=at, kind="stable")
@@ -331,11 +331,11 @@ def np_order(x: Any, at: int, descending: bool) -> Any:
 
 def _np_sort(call: relax.Call, x: Any) -> Any:
     at = call.attrs["axis"]
-    return np.take_along_axis(x, np_order(x, at, call.attrs["descending"]), at)
+    return np.take_along_axis(x, np_argsort(x, at, call.attrs["descending"]), at)
 
 
 def _np_argsort(call: relax.Call, x: Any) -> Any:
-    return np_order(x, call.attrs["axis"], call.attrs["descending"])
+    return np_argsort(x, call.attrs["axis"], call.attrs["descending"])
 
 
 def _np_topk(call: relax.Call, x: Any) -> Any:
@@ -344,7 +344,7 @@ def _np_topk(call: relax.Call, x: Any) -> Any:
     info = tensor(call, 0)
     static = None if info.dims is None else tir.const_int(info.dims[at])
     wanted = count if k < 1 or (static is not None and k > static) else k
-    order = np.take(np_order(x, at, call.attrs["largest"]), range(min(wanted, count)), at)
+    order = np.take(np_argsort(x, at, call.attrs["largest"]), range(min(wanted, count)), at)
     values = np.take_along_axis(x, order, at)
     if wanted > count:  # the result has k entries although there are fewer elements
         width = [(0, 0)] * x.ndim
@@ -372,18 +372,18 @@ def _np_median(call: relax.Call, x: Any) -> Any:
 
 OPS: dict[str, Impl] = {
     "sort": Impl(
-        "data, axis: int = -1, descending: bool = False", infer_sort, _np_sort, _lower_sort, many=many_sorts.sort,
+        "data, axis: int = -1, descending: bool = False", infer_sort, _np_sort, _lower_sort, many=parallel_sort.sort,
     ),
     "argsort": Impl(
         'data, axis: int = -1, descending: bool = False, dtype: dtype = "int32"', infer_argsort, _np_argsort,
-        _lower_argsort, many=many_sorts.argsort,
+        _lower_argsort, many=parallel_sort.argsort,
     ),
     "topk": Impl(
         'data, k: int = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: dtype = "int32"',
-        infer_topk, _np_topk, _lower_topk, many=many_sorts.topk,
+        infer_topk, _np_topk, _lower_topk, many=parallel_sort.topk,
     ),
     "median": Impl(
         "x, axis: ints? = None, keepdims: bool = False", infer_median, _np_median, _lower_median,
-        many=many_sorts.median,
+        many=parallel_sort.median,
     ),
 }  # fmt: skip

@@ -15,11 +15,11 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT32, INT64
 
-Parts = tuple[tuple[str, int | None], ...]  # letters in upper case; the factor of an inner part
+LayoutParts = tuple[tuple[str, int | None], ...]  # letters in upper case; the factor of an inner part
 _PART = re.compile(r"([A-Z])|([1-9]\d{0,8})([a-z])")
 
 
-def parts_of(layout: str) -> Parts | None:
+def parse_layout(layout: str) -> LayoutParts | None:
     """Parse the axes of a layout; None for an invalid one: repeated axes, inner parts without an axis."""
     parts: list[tuple[str, int | None]] = []
     at = 0
@@ -39,13 +39,13 @@ def is_blocked(layout: Any) -> bool:
     return isinstance(layout, str) and any(c.isdigit() for c in layout)
 
 
-def plain_letters(layout: str) -> str:
+def outer_letters(layout: str) -> str:
     """The letters of a layout without its inner parts."""
     return "".join(c for c in layout if c.isupper())
 
 
 @dataclass(frozen=True)
-class Inner:
+class InnerAxis:
     """The inner part of a split axis, of extent `factor`."""
 
     axis: int
@@ -57,36 +57,36 @@ Entries = tuple[Any, ...]  # int or Inner
 
 def is_split(layout: Any) -> bool:
     """Return True if a layout has inner parts of split axes."""
-    return isinstance(layout, tuple) and any(isinstance(entry, Inner) for entry in layout)
+    return isinstance(layout, tuple) and any(isinstance(entry, InnerAxis) for entry in layout)
 
 
-def outer_axes(layout: Entries) -> int:
+def num_outer_axes(layout: Entries) -> int:
     """The number of axes of the original tensor."""
     return sum(isinstance(entry, int) for entry in layout)
 
 
-def entries_of(name: str, letters: str) -> Entries:
+def layout_entries(name: str, letters: str) -> Entries:
     """The layout that a name such as `NHWC4c` means for a tensor in the layout `letters`."""
-    parts = parts_of(name) or ()
-    return tuple(letters.index(a) if factor is None else Inner(letters.index(a), factor) for a, factor in parts)
+    parts = parse_layout(name) or ()
+    return tuple(letters.index(a) if factor is None else InnerAxis(letters.index(a), factor) for a, factor in parts)
 
 
-def shifted(entry: Any, by: int) -> Any:
+def shift_entry(entry: Any, by: int) -> Any:
     """Renumber an entry for `by` additional leading axes."""
-    return Inner(entry.axis + by, entry.factor) if isinstance(entry, Inner) else entry + by
+    return InnerAxis(entry.axis + by, entry.factor) if isinstance(entry, InnerAxis) else entry + by
 
 
-def axis_of(entry: Any) -> int:
+def entry_axis(entry: Any) -> int:
     """The axis of the original tensor that an entry is, or is part of."""
-    return entry.axis if isinstance(entry, Inner) else entry
+    return entry.axis if isinstance(entry, InnerAxis) else entry
 
 
 def can_split(info: relax.StructInfo | None, layout: Entries) -> bool:
     """Return True if the extents of a tensor are provably multiples of the factors by which a layout splits them."""
     dims = info.dims if isinstance(info, relax.TensorStructInfo) else None
-    if dims is None or outer_axes(layout) != len(dims):
+    if dims is None or num_outer_axes(layout) != len(dims):
         return not is_split(layout)
-    return all(_divides(dims[e.axis], e.factor) for e in layout if isinstance(e, Inner))
+    return all(_divides(dims[e.axis], e.factor) for e in layout if isinstance(e, InnerAxis))
 
 
 def _divides(dim: tir.Expr, factor: int) -> bool:
@@ -98,23 +98,23 @@ def index_map(have: Entries, to: Entries) -> tir.IndexMap:
     """Return the map from an element's index in layout `have` to its index in layout `to`."""
     names = tuple(tir.Var(f"i{at}", INT32) for at in range(len(have)))
     at = dict(zip(have, names, strict=True))
-    inner = {e.axis: e for e in have if isinstance(e, Inner)}
+    inner = {e.axis: e for e in have if isinstance(e, InnerAxis)}
 
     def whole(axis: int) -> tir.Expr:
         """The index along an axis of the original tensor."""
         part = inner.get(axis)
         return at[axis] if part is None else c.add(c.mul(at[axis], c.const(part.factor, INT32)), at[part])
 
-    split = {e.axis: e for e in to if isinstance(e, Inner)}
+    split = {e.axis: e for e in to if isinstance(e, InnerAxis)}
 
     def index(entry: Any) -> Any:
-        axis = axis_of(entry)
+        axis = entry_axis(entry)
         wanted = split.get(axis)
         if wanted == inner.get(axis):
             return at[entry]
         if wanted is None:
             return whole(axis)
         factor = c.const(wanted.factor, INT32)
-        return c.floormod(whole(axis), factor) if isinstance(entry, Inner) else c.floordiv(whole(axis), factor)
+        return c.floormod(whole(axis), factor) if isinstance(entry, InnerAxis) else c.floordiv(whole(axis), factor)
 
     return tir.IndexMap(names, tuple(map(index, to)))

@@ -10,7 +10,7 @@ from mlcc.arith.proofs import is_one
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import FLOAT64, DType
 from mlcc.ops.shapes import prove_equal
-from mlcc.te.scalar import Scalar, operand, raw
+from mlcc.te.scalar import Scalar, operand, to_expr
 from mlcc.te.tensor import Tensor
 
 ROUNDS = "mlcc.rounds"  # block attribute: the store rounds, as the program requests
@@ -21,14 +21,14 @@ Operand = Tensor | Scalar | tir.Expr | float
 UINT64 = DType.of("uint64")
 
 
-def saturated(value: tir.Expr) -> tir.Expr:
+def saturate_to_int64(value: tir.Expr) -> tir.Expr:
     """Convert a uint64 to int64 with saturation; other dtypes are unchanged."""
     if value.dtype != UINT64:
         return value
     return construct.cast("int64", construct.minimum(value, construct.const(2**63 - 1, UINT64)))
 
 
-def number(value: float, dtype: DType) -> Scalar:
+def float_constant(value: float, dtype: DType) -> Scalar:
     """A constant. If a 16- or 8-bit float would round it, it is a cast of a float64 constant, so that a computation in
     float32 can use it unrounded."""
     rounded = construct.const(value, dtype)
@@ -37,10 +37,10 @@ def number(value: float, dtype: DType) -> Scalar:
     return Scalar(tir.Cast(dtype, construct.const(value, FLOAT64)))
 
 
-def converted(value: Any, dtype: DType) -> Scalar:
+def convert_integer(value: Any, dtype: DType) -> Scalar:
     """An integer as `dtype`; a known one as `number` makes it."""
-    known = tir.const_int(raw(value))
-    return Scalar(construct.cast(dtype, raw(value))) if known is None else number(known, dtype)
+    known = tir.const_int(to_expr(value))
+    return Scalar(construct.cast(dtype, to_expr(value))) if known is None else float_constant(known, dtype)
 
 
 def is_exact_constant(node: Any) -> bool:
@@ -80,7 +80,7 @@ def broadcast_shape(*shapes: Sequence[Any]) -> tuple[tir.Expr, ...]:
     rank = max(len(s) for s in shapes)
     dims: list[tir.Expr] = []
     for at in range(rank):
-        extents = [raw(s[at - rank + len(s)]) for s in shapes if at - rank + len(s) >= 0]
+        extents = [to_expr(s[at - rank + len(s)]) for s in shapes if at - rank + len(s) >= 0]
         common = extents[0]
         for extent in extents[1:]:
             if is_one(common) or not is_one(extent) and isinstance(extent, tir.IntImm):
@@ -106,7 +106,7 @@ def broadcast_index(
         elif is_one(extent):
             indices.append(first)
         else:
-            indices.append(index if equal else calls.if_then_else(construct.equal(extent, 1), first, raw(index)))
+            indices.append(index if equal else calls.if_then_else(construct.equal(extent, 1), first, to_expr(index)))
     return indices
 
 

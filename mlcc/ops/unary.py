@@ -16,14 +16,14 @@ from mlcc.ops.registry import Cost, FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
     fail,
-    float_dtype,
     known_different,
+    require_float,
     scalar_argument,
     shape_text,
     tensor,
     tensor_like,
 )
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 from mlcc.te.tensor import Tensor as TeTensor
 
 # ---------------------------------------------------------------- inference
@@ -37,7 +37,7 @@ def infer_any(call: relax.Call) -> Tensor:
 def infer_float(call: relax.Call) -> Tensor:
     """Shape and dtype of the argument, which must hold floats."""
     info = tensor(call, 0)
-    float_dtype(call, info)
+    require_float(call, info)
     return info
 
 
@@ -123,7 +123,7 @@ def _logical_not(v: Scalar) -> Scalar:
     return (
         te.logical_not(v)
         if v.dtype.is_bool
-        else Scalar(construct.cast(v.dtype, construct.equal(raw(v), construct.const(0, v.dtype))))
+        else Scalar(construct.cast(v.dtype, construct.equal(to_expr(v), construct.const(0, v.dtype))))
     )
 
 
@@ -158,7 +158,7 @@ def _lower_gelu_tanh(x: TeTensor) -> TeTensor:
 
 def _expm1_element(v: Scalar) -> Scalar:
     """exp(x) - 1; near 0, where that cancels, 2 t / (1 - t) with t = tanh(x / 2)."""
-    one, half = topi.number(1.0, v.dtype), topi.number(0.5, v.dtype)
+    one, half = topi.float_constant(1.0, v.dtype), topi.float_constant(0.5, v.dtype)
     tanh = te.tanh(v * half)
     return te.select(te.abs(v) < half, (tanh + tanh) / (one - tanh), te.exp(v) - one)
 
@@ -213,14 +213,14 @@ def _lower_prelu(call: relax.Call, x: TeTensor, slope: TeTensor) -> TeTensor:
 
 def _lower_clip(call: relax.Call, x: TeTensor, low: Any, high: Any) -> TeTensor:
     from mlcc.ir import construct
-    from mlcc.te.scalar import Scalar, raw
+    from mlcc.te.scalar import Scalar, to_expr
 
-    least, most = construct.cast(x.dtype, raw(low)), construct.cast(x.dtype, raw(high))
+    least, most = construct.cast(x.dtype, to_expr(low)), construct.cast(x.dtype, to_expr(high))
     return topi.elementwise(x, lambda v: Scalar(construct.maximum(construct.minimum(v.expr, most), least)))
 
 
 def _const(x: TeTensor, value: float) -> te.Scalar:
-    return topi.number(value, x.dtype)
+    return topi.float_constant(value, x.dtype)
 
 
 # ---------------------------------------------------------------- the table
@@ -269,7 +269,7 @@ _PREFIXED: dict[str, Impl] = {
         _lower_clip,
         FusionKind.ELEMWISE,
         cost=Cost.CHEAP,
-        free_layout=layout_rules.first,
+        free_layout=layout_rules.first_operand,
     ),
     "cos": _float_op("cos", te.cos),
     "cosh": _float_op("cosh", te.cosh),

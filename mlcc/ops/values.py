@@ -12,7 +12,7 @@ from mlcc.ir.node import Attrs, Node
 from mlcc.ops.signature import Param
 
 
-class BadValue(ValueError):
+class InvalidValue(ValueError):
     """A value that a parameter does not take; the message completes "`name` ..."."""
 
 
@@ -41,13 +41,13 @@ def dim(value: Any) -> tir.Expr:
     if isinstance(value, relax.PrimValue):
         value = value.value
     if isinstance(value, bool) or not isinstance(value, (int, tir.Expr)):
-        raise BadValue(f"needs integers, not {describe(value)}")
+        raise InvalidValue(f"needs integers, not {describe(value)}")
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
-            raise BadValue(f"needs integers of 64 bits, not {value}")
+            raise InvalidValue(f"needs integers of 64 bits, not {value}")
         return construct.const(value, INT64)
     if not value.dtype.is_int:
-        raise BadValue(f"needs integers, not {value.dtype}")
+        raise InvalidValue(f"needs integers, not {value.dtype}")
     return construct.cast(INT64, value) if isinstance(value, tir.IntImm) else value
 
 
@@ -73,7 +73,7 @@ def expr(value: Any, span: Span | None = None) -> relax.Expr:
         value = value.value
     if isinstance(value, (bool, int, float, tir.Expr)):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise BadValue(f"takes integers of 64 bits, not {value}")
+            raise InvalidValue(f"takes integers of 64 bits, not {value}")
         return scalar(value, span, FLOAT32)
     if isinstance(value, str):
         return relax.StringImm(value, relax.ObjectStructInfo(), span=span)
@@ -81,7 +81,7 @@ def expr(value: Any, span: Span | None = None) -> relax.Expr:
         return relax.DataTypeImm(value, relax.ObjectStructInfo(), span=span)
     if isinstance(value, (tuple, list)):
         return tuple_expr(value, span)
-    raise BadValue(f"takes an expression, not {describe(value)}")
+    raise InvalidValue(f"takes an expression, not {describe(value)}")
 
 
 def argument(param: Param, value: Any, span: Span | None) -> relax.Expr:
@@ -107,12 +107,12 @@ def argument(param: Param, value: Any, span: Span | None) -> relax.Expr:
         return tuple_expr((value,), span)
     if kind == "func":
         if not isinstance(value, (str, tir.StringImm)):
-            raise BadValue(f"takes a function or its name, not {describe(value)}")
+            raise InvalidValue(f"takes a function or its name, not {describe(value)}")
         return extern(value if isinstance(value, str) else value.value, span)
     if kind == "string":
-        text = plain(value)
+        text = python_value(value)
         if not isinstance(text, str):
-            raise BadValue(f"takes a string, not {describe(value)}")
+            raise InvalidValue(f"takes a string, not {describe(value)}")
         return relax.StringImm(text, relax.ObjectStructInfo(), span=span)
     if kind == "datatype":
         name = _dtype(value)
@@ -123,9 +123,9 @@ def argument(param: Param, value: Any, span: Span | None) -> relax.Expr:
 def _scalar(value: Any, span: Span | None) -> relax.PrimValue:
     if isinstance(value, (bool, int, float, tir.Expr)) and not isinstance(value, tir.StringImm):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise BadValue(f"takes integers of 64 bits, not {value}")
+            raise InvalidValue(f"takes integers of 64 bits, not {value}")
         return scalar(value, span)
-    raise BadValue(f"takes a scalar, not {describe(value)}")
+    raise InvalidValue(f"takes a scalar, not {describe(value)}")
 
 
 def _scalars(value: Any, span: Span | None) -> relax.Expr:
@@ -144,10 +144,10 @@ def extern(name: str, span: Span | None = None) -> relax.ExternFunc:
 # ---------------------------------------------------------------- attributes
 
 
-def plain(value: Any) -> Any:
+def python_value(value: Any) -> Any:
     """The Python value behind constants: `R.prim_value(3)` and `T.int64(3)` are 3."""
     if isinstance(value, relax.PrimValue):
-        return plain(value.value)
+        return python_value(value.value)
     if isinstance(value, tir.IntImm):
         return bool(value.value) if value.dtype.is_bool else value.value
     if isinstance(value, (tir.FloatImm, tir.StringImm, relax.StringImm)):
@@ -155,11 +155,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, relax.DataTypeImm):
         return str(value.value)
     if isinstance(value, relax.Tuple):
-        return tuple(plain(v) for v in value.fields)
+        return tuple(python_value(v) for v in value.fields)
     if isinstance(value, relax.ShapeExpr):
-        return tuple(plain(v) for v in value.values)
+        return tuple(python_value(v) for v in value.values)
     if isinstance(value, (tuple, list)):
-        return tuple(plain(v) for v in value)
+        return tuple(python_value(v) for v in value)
     return value
 
 
@@ -167,11 +167,11 @@ def attribute(param: Param, value: Any) -> Any:
     """`value` in the canonical form of `param`: ints, floats, bools, strings, tuples of them, or None."""
     if param.kind == "any":
         return value
-    value = plain(value)
+    value = python_value(value)
     if value is None:
         if param.optional:
             return None
-        raise BadValue("cannot be None")
+        raise InvalidValue("cannot be None")
     if param.kind == "dtype" and param.optional and value in ("void", ""):
         return None
     return _CONVERT[param.kind](value, param.count)
@@ -179,50 +179,50 @@ def attribute(param: Param, value: Any) -> Any:
 
 def _int(value: Any, count: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadValue(f"takes an integer, not {describe(value)}")
+        raise InvalidValue(f"takes an integer, not {describe(value)}")
     if not -(2**63) <= value < 2**63:
-        raise BadValue(f"takes an integer of 64 bits, not {value}")
+        raise InvalidValue(f"takes an integer of 64 bits, not {value}")
     return value
 
 
 def _float(value: Any, count: int = 0) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise BadValue(f"takes a number, not {describe(value)}")
+        raise InvalidValue(f"takes a number, not {describe(value)}")
     try:
         return float(value)
     except OverflowError:
-        raise BadValue("takes a number that a float can hold") from None
+        raise InvalidValue("takes a number that a float can hold") from None
 
 
 def _bool(value: Any, count: int = 0) -> bool:
     if isinstance(value, bool) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
-    raise BadValue(f"takes True or False, not {describe(value)}")
+    raise InvalidValue(f"takes True or False, not {describe(value)}")
 
 
 def _str(value: Any, count: int = 0) -> str:
     if not isinstance(value, str):
-        raise BadValue(f"takes a string, not {describe(value)}")
+        raise InvalidValue(f"takes a string, not {describe(value)}")
     return value
 
 
 def _dtype(value: Any, count: int = 0) -> str:
-    value = plain(value)
+    value = python_value(value)
     if isinstance(value, DType):
         return str(value)
     try:
         return str(DType.of(value)) if isinstance(value, str) else _refuse_dtype(value)
     except ValueError as problem:
-        raise BadValue(f"takes a dtype: {problem}") from None
+        raise InvalidValue(f"takes a dtype: {problem}") from None
 
 
 def _refuse_dtype(value: Any) -> str:
-    raise BadValue(f"takes a dtype, not {describe(value)}")
+    raise InvalidValue(f"takes a dtype, not {describe(value)}")
 
 
 def _sequence(value: Any) -> tuple[Any, ...]:
     if not isinstance(value, (tuple, list, relax.Tuple)):
-        raise BadValue(f"takes a list, not {describe(value)}")
+        raise InvalidValue(f"takes a list, not {describe(value)}")
     return value.fields if isinstance(value, relax.Tuple) else tuple(value)
 
 
@@ -231,7 +231,7 @@ def _ints(value: Any, count: int) -> tuple[int, ...]:
     if count:
         numbers = numbers * count if len(numbers) == 1 else numbers
         if len(numbers) != count:
-            raise BadValue(f"takes 1 or {count} integers, not {len(numbers)}")
+            raise InvalidValue(f"takes 1 or {count} integers, not {len(numbers)}")
     return numbers
 
 
@@ -242,7 +242,7 @@ def _pads(value: Any, count: int) -> tuple[int, ...]:
     if len(numbers) == count // 2:
         return numbers * 2
     if len(numbers) != count:
-        raise BadValue(f"takes 1, {count // 2} or {count} integers, not {len(numbers)}")
+        raise InvalidValue(f"takes 1, {count // 2} or {count} integers, not {len(numbers)}")
     return numbers
 
 
@@ -280,16 +280,16 @@ def result_types(value: Any, dtype: Any, as_list: bool) -> tuple[relax.StructInf
     if isinstance(value, relax.Tuple):
         value = value.fields
     if not isinstance(value, (tuple, list)):
-        raise BadValue(f'takes struct info such as `R.Tensor((1, 2), "float32")`, not {describe(value)}')
+        raise InvalidValue(f'takes struct info such as `R.Tensor((1, 2), "float32")`, not {describe(value)}')
     if all(isinstance(v, relax.StructInfo) for v in value) and (value or dtype is None):
         return tuple(value) if as_list or len(value) == 1 else (relax.TupleStructInfo(tuple(value)),)
     if all(isinstance(v, (int, tir.Expr, relax.PrimValue)) for v in value):
         if dtype is None:
-            raise BadValue("is a shape: pass its `dtype=` as well, or `R.Tensor(shape, dtype)`")
+            raise InvalidValue("is a shape: pass its `dtype=` as well, or `R.Tensor(shape, dtype)`")
         return (tensor_info(value, _dtype(dtype)),)
     dtypes = list(dtype) if isinstance(dtype, (tuple, list)) else [dtype] * len(value)
     if len(dtypes) != len(value):
-        raise BadValue(f"has {len(value)} shapes, but `dtype` has {len(dtypes)} dtypes")
+        raise InvalidValue(f"has {len(value)} shapes, but `dtype` has {len(dtypes)} dtypes")
     fields = [result_types(v, d, False)[0] for v, d in zip(value, dtypes, strict=True)]
     return tuple(fields) if as_list else (relax.TupleStructInfo(tuple(fields)),)
 

@@ -17,7 +17,7 @@ from mlcc.ops.shapes import (
     result,
     tensor,
 )
-from mlcc.ops.split_layouts import parts_of
+from mlcc.ops.split_layouts import parse_layout
 
 SPATIAL = "WHD"  # the letters of a layout that are spatial dimensions
 
@@ -30,25 +30,25 @@ def plain_layout(call: relax.Call, attribute: str, letters: str) -> str:
     return layout
 
 
-def spatial(layout: str) -> list[int]:
+def spatial_positions(layout: str) -> list[int]:
     """The positions of the spatial dimensions in the layout, without inner parts of split axes."""
-    parts = parts_of(layout) or ()
+    parts = parse_layout(layout) or ()
     return [i for i, (letter, factor) in enumerate(parts) if letter in SPATIAL and factor is None]
 
 
-def ordered(call: relax.Call, index: int, info: Tensor, layout: str) -> dict[str, tir.Expr] | None:
+def extents_by_letter(call: relax.Call, index: int, info: Tensor, layout: str) -> dict[str, tir.Expr] | None:
     """Return the extents by layout letter."""
     if info.ndim not in (-1, len(layout)):
         fail(call, "E0445", f"layout {layout} needs {len(layout)} dimensions, argument {index + 1} has {info.ndim}")
     return None if info.dims is None else dict(zip(layout, info.dims, strict=True))
 
 
-def letters(ndim: int) -> str:
+def spatial_letters(ndim: int) -> str:
     return {1: "W", 2: "HW", 3: "DHW"}[ndim]
 
 
 @dataclass(frozen=True)
-class Frame:
+class SpatialData:
     """The data of an operator with spatial dimensions `space`: extents by layout letter, and the result's layout."""
 
     data: Tensor
@@ -63,21 +63,21 @@ class Frame:
         return result(dims, dtype, len(self.out), self.data.vdevice)
 
 
-def frame(call: relax.Call, ndim: int, attribute: str, out: str = "out_layout", index: int = 0) -> Frame:
+def spatial_data(call: relax.Call, ndim: int, attribute: str, out: str = "out_layout", index: int = 0) -> SpatialData:
     """The data (argument `index`) of `ndim` spatial dimensions in the layout that an attribute names."""
-    data, space = tensor(call, index), letters(ndim)
+    data, space = tensor(call, index), spatial_letters(ndim)
     layout = plain_layout(call, attribute, "NC" + space)
     to = plain_layout(call, out, "NC" + space)
-    return Frame(data, space, layout, to, ordered(call, index, data, layout))
+    return SpatialData(data, space, layout, to, extents_by_letter(call, index, data, layout))
 
 
-def positive(call: relax.Call, *names: str) -> None:
+def require_positive(call: relax.Call, *names: str) -> None:
     for name in names:
         if min(call.attrs[name]) <= 0:
             fail(call, "E0442", f"`{name}` must be positive, not {list(call.attrs[name])}")
 
 
-def not_negative(extent: tir.Expr) -> tir.Expr:
+def clamp_to_zero(extent: tir.Expr) -> tir.Expr:
     return int64(0) if isinstance(extent, tir.IntImm) and extent.value < 0 else extent
 
 
@@ -85,12 +85,12 @@ def zero(dtype: DType) -> te.Scalar:
     return te.const(0, dtype)
 
 
-def canonical(x: Any, layout: str, wanted: str) -> Any:
+def np_to_layout(x: Any, layout: str, wanted: str) -> Any:
     """Transpose an array from one layout to another."""
     return np.transpose(x, [layout.index(c) for c in wanted])
 
 
-def strided(call: relax.Call, place: Sequence[int], out: Sequence[int]) -> list[slice]:
+def window_slices(call: relax.Call, place: Sequence[int], out: Sequence[int]) -> list[slice]:
     slices = []
     for i, (offset, count) in enumerate(zip(place, out, strict=True)):
         begin, stride = offset * call.attrs["dilation"][i], call.attrs["strides"][i]

@@ -24,7 +24,7 @@ APPLICATION, SCHEMA = 0x6D6C6363, 2  # "mlcc"
 _CONVERSIONS = {  # to the next schema
     1: ("ALTER TABLE record ADD COLUMN digest TEXT", "UPDATE machine SET floors = '[' || floors || ']'"),
 }
-PATIENCE = 60.0  # seconds that a writer waits for another
+BUSY_TIMEOUT = 60.0  # seconds that a writer waits for another
 _SETTING = tuple(f.name for f in fields(Setting))
 _COLUMNS = tuple(n for f in fields(Record) for n in (_SETTING if f.name == "setting" else (f.name,)))
 _IDENTITY = ("workload", *_SETTING, "baseline", "candidate", "stage")
@@ -171,7 +171,7 @@ class Database:
         rows = self._all(f"{_SELECT} WHERE {where}", (workload, *astuple(setting), baseline, candidate, stage))
         return _record(rows[0]) if rows else None
 
-    def alike(self, workload: str, setting: Setting, baseline: str, digest: str, stage: int) -> Record | None:
+    def find_same_code(self, workload: str, setting: Setting, baseline: str, digest: str, stage: int) -> Record | None:
         """Return the first record of a measurement of the same code, of any candidate."""
         names = ("workload", *_SETTING, "baseline", "digest", "stage")
         where = " AND ".join(f"{name} = ?" for name in names)
@@ -256,7 +256,7 @@ def _open(path: str, reads_only: bool) -> sqlite3.Connection:
 
 def _connect(place: str) -> sqlite3.Connection:
     is_uri = place.startswith("file:")
-    return sqlite3.connect(place, PATIENCE, isolation_level=None, check_same_thread=False, uri=is_uri)
+    return sqlite3.connect(place, BUSY_TIMEOUT, isolation_level=None, check_same_thread=False, uri=is_uri)
 
 
 # what SQLite says, by the names of its codes: our code, in words, and what to do

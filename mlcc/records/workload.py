@@ -13,7 +13,7 @@ MAIN = "main"  # what the function of a workload is called in its module, its te
 _APART = ("global_symbol", "op_pattern", VERSIONS)
 
 
-def plain(func: tir.PrimFunc) -> tir.PrimFunc:
+def without_module_attrs(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return a function without the attributes that name it in its module."""
     for name in _APART:
         if name in func.attrs:
@@ -21,27 +21,27 @@ def plain(func: tir.PrimFunc) -> tir.PrimFunc:
     return func
 
 
-def named_as(func: tir.PrimFunc, other: tir.PrimFunc) -> tir.PrimFunc:
+def with_module_attrs_of(func: tir.PrimFunc, other: tir.PrimFunc) -> tir.PrimFunc:
     """Return `func` with the attributes that name `other` in its module."""
     kept = {name: other.attrs[name] for name in _APART if name in other.attrs}
-    return plain(func).with_attr(kept) if kept else plain(func)
+    return without_module_attrs(func).with_attr(kept) if kept else without_module_attrs(func)
 
 
 def module_of(func: tir.PrimFunc) -> IRModule:
     """Return the module on which scripts of records run: the function alone, as `main`."""
-    return IRModule({MAIN: plain(func)})
+    return IRModule({MAIN: without_module_attrs(func)})
 
 
 def key_of(func: tir.PrimFunc, constants: frozenset[int] = frozenset()) -> str:
     """Return 32 hexadecimal digits: the structural hash of a function and of its constant parameters."""
     if not constants:
         return candidate_key(func)
-    return f"{structural_hash((plain(func), tuple(sorted(constants)))):032x}"
+    return f"{structural_hash((without_module_attrs(func), tuple(sorted(constants)))):032x}"
 
 
 def candidate_key(func: tir.PrimFunc) -> str:
     """Return the key of a scheduled function among those of its workload. The latest keys are memoized."""
-    return _hashed(plain(func))
+    return _hashed(without_module_attrs(func))
 
 
 @functools.lru_cache(maxsize=1024)

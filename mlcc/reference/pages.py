@@ -61,7 +61,7 @@ def topics() -> Iterator[str]:
     yield from (f"sch.{name}" for name in registry.names())
     yield from (f"-{name}" for name in LEVELS)
     yield from VARIABLES
-    yield from (backend.kind for backend in backends.every())
+    yield from (backend.kind for backend in backends.registered_backends())
     yield "exit-codes"
 
 
@@ -183,7 +183,7 @@ def _level(topic: str) -> str | None:
         return None
     lines = [f"-{name}: {dict(part.split(' ', 1) for part in MEANING.split(', '))[name[1:]]}"]
     lines += ["", f"Levels are {MEANING}; {DEFAULT} is the default.", ""]
-    for backend in backends.every():
+    for backend in backends.registered_backends():
         lines += [f"The passes for {backend.kind}:", *_listed(backend.groups[name]), ""]
     return "\n".join(lines).rstrip()
 
@@ -208,7 +208,7 @@ def _setting(topic: str) -> str | None:
 def _target(topic: str) -> str | None:
     from mlcc import backends
 
-    for backend in backends.every():
+    for backend in backends.registered_backends():
         if topic == backend.kind:
             return (
                 f"The target {backend.kind}\n\n{_filled(inspect.cleandoc(backend.options.__doc__ or ''))}\n\n"

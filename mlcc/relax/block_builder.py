@@ -13,13 +13,13 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.node import Attrs
 from mlcc.ops import values
-from mlcc.ops.relations import possible
+from mlcc.ops.relations import compatible
 from mlcc.recursion import deep_recursion
 from mlcc.relax import convert
-from mlcc.relax.construct import flat, function_info, global_vars, make_function, make_seq
+from mlcc.relax.construct import flatten_block, function_info, global_vars, make_function, make_seq
 from mlcc.relax.module_builder import ModuleBuilder
-from mlcc.relax.normal import Normalizer, refuse_inner, refuse_nested
-from mlcc.relax.scopes import DataflowScope, FunctionScope, TestingScope, misuse, parameters
+from mlcc.relax.normalizer import Normalizer, check_no_dataflow_vars, check_operands_bound
+from mlcc.relax.scopes import DataflowScope, FunctionScope, TestingScope, misuse_error, parameters
 
 
 @dataclass
@@ -95,7 +95,7 @@ class BlockBuilder:
     def end_scope(self) -> None:
         """End the scope that began last."""
         if self.current() is not self:
-            raise misuse("no scope of this builder is open")
+            raise misuse_error("no scope of this builder is open")
         _scopes.set(_scopes.get()[:-1])
 
     def current_block_is_dataflow(self) -> bool:
@@ -104,7 +104,7 @@ class BlockBuilder:
 
     def _frame(self, what: str) -> _Frame:
         if not self._frames:
-            raise misuse(f"{what}: no block is open", help="use it inside `with bb.function(...)`")
+            raise misuse_error(f"{what}: no block is open", help="use it inside `with bb.function(...)`")
         return self._frames[-1]
 
     def _begin(self, dataflow: bool) -> None:
@@ -131,7 +131,7 @@ class BlockBuilder:
             result = self._leaf(body())
         finally:
             block = self._end_block()
-        return make_seq([*flat(block)], result)
+        return make_seq([*flatten_block(block)], result)
 
     # ------------------------------------------------------------ bindings
 
@@ -145,10 +145,10 @@ class BlockBuilder:
         frame = self._writable("emit_output")
         if not frame.dataflow:
             help = "use emit, or `with bb.dataflow():` around it"
-            raise misuse("emit_output: this is not a dataflow block", help=help)
+            raise misuse_error("emit_output: this is not a dataflow block", help=help)
         return self._bind(self._checked(output), False, name_hint)
 
-    @convert.newer_names
+    @convert.accept_newer_names
     def match_cast(self, value: Any, struct_info: relax.StructInfo, name_hint: str = "") -> relax.Var:
         """Bind a variable to a value that run time checks to be as `struct_info` says; binds symbolic variables."""
         frame = self._writable("match_cast")
@@ -156,7 +156,7 @@ class BlockBuilder:
         leaf = self._leaf(value)
         known = leaf.struct_info
         free = any(isinstance(v, tir.Var) for v in _variables(struct_info))
-        if known is not None and not free and not possible(struct_info, known):
+        if known is not None and not free and not compatible(struct_info, known):
             message = f"the value is `{known}` and can never be `{struct_info}`"
             raise CompileError(error("E0462", message, leaf.span))
         var = self._variable(frame.dataflow, name_hint, struct_info)
@@ -169,7 +169,7 @@ class BlockBuilder:
         """Add a binding as it is; its value is in normal form."""
         if not isinstance(binding, relax.Binding):
             raise TypeError(f"only a binding can be added, not {values.describe(binding)}")
-        refuse_nested(binding)
+        check_operands_bound(binding)
         self._writable("emit_normalized").bindings.append(binding)
         if isinstance(binding, relax.VarBinding):
             self._bound[binding.var] = binding.value
@@ -190,14 +190,14 @@ class BlockBuilder:
     def _writable(self, what: str) -> _Frame:
         frame = self._frame(what)
         if self._functions_open and self._functions_open[-1].done:
-            raise misuse(f"{what}: the function `{self._functions_open[-1].name}` already has its result")
+            raise misuse_error(f"{what}: the function `{self._functions_open[-1].name}` already has its result")
         return frame
 
     def _checked(self, value: Any) -> relax.Expr:
         """`value` in normal form. Variables of dataflow blocks that have ended are refused."""
         normal = self.normalize(value)
         if not self._frames[-1].dataflow:
-            refuse_inner(normal)
+            check_no_dataflow_vars(normal)
         return normal
 
     def _emit_plain(self, value: relax.Expr) -> relax.Var:
@@ -245,29 +245,31 @@ class BlockBuilder:
 
         Outer values that they use must be among the loop values; shapes must not change.
         """
-        from mlcc.relax.loops import while_loop
+        from mlcc.relax.while_loop import while_loop
 
         return self.emit(while_loop(self, condition, body, init, name_hint))
 
     def emit_func_output(self, output: Any, params: Any = None) -> relax.GlobalVar:
         """End the function with its result. Parameters are given here or to `function`."""
         if not self._functions_open:
-            raise misuse("emit_func_output: no function is open", help="use it inside `with bb.function(...)`")
+            raise misuse_error("emit_func_output: no function is open", help="use it inside `with bb.function(...)`")
         scope = self._functions_open[-1]
         if scope.done:
-            raise misuse(f"the function `{scope.name}` already has its result")
+            raise misuse_error(f"the function `{scope.name}` already has its result")
         if self.current_block_is_dataflow():
-            raise misuse("emit_func_output: a dataflow block is open", help="dedent it out of `with bb.dataflow():`")
+            raise misuse_error(
+                "emit_func_output: a dataflow block is open", help="dedent it out of `with bb.dataflow():`"
+            )
         if scope.params is not None and params is not None:
-            raise misuse(f"the function `{scope.name}` already has its parameters")
+            raise misuse_error(f"the function `{scope.name}` already has its parameters")
         scope.params = parameters(params) if params is not None else scope.params
         if scope.params is None:
-            raise misuse(f"the function `{scope.name}` has no parameters", help="pass params=[] if it takes none")
+            raise misuse_error(f"the function `{scope.name}` has no parameters", help="pass params=[] if it takes none")
         result = self._leaf(output)
-        refuse_inner(result)
+        check_no_dataflow_vars(result)
         blocks = [*scope.blocks, self._end_block()]
         self._begin_binding_block()
-        body = make_seq([part for b in blocks for part in flat(b)], result)
+        body = make_seq([part for b in blocks for part in flatten_block(b)], result)
         scope.done = True
         func = make_function(scope.params, body, Attrs(scope.attrs), is_pure=scope.pure)
         return self._add(func, scope.name, self._function_name)

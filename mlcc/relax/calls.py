@@ -9,23 +9,23 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import relax
 from mlcc.ir.dtypes import DType
 from mlcc.ops import values
-from mlcc.ops.relations import Fit, fit
+from mlcc.ops.relations import SubtypeCheck, check_subtype
 from mlcc.relax import convert
 from mlcc.relax.construct import prim_value as _prim_value
-from mlcc.relax.convert import newer_names
+from mlcc.relax.convert import accept_newer_names
 from mlcc.relax.op_call import call
 
 OutInfo = relax.StructInfo | Sequence[relax.StructInfo]
 
 
-@newer_names
+@accept_newer_names
 def call_tir(gvar: relax.GlobalVar, args: Any, out_sinfo: OutInfo, tir_vars: Any = None) -> relax.Call:
     """A call of a TensorIR function of the module, which writes its results to new tensors."""
     _need_global(gvar, "call_tir")
     return call("call_tir", gvar, _listed(args), out_sinfo, tir_vars=_shape(tir_vars))
 
 
-@newer_names
+@accept_newer_names
 def call_tir_inplace(
     gvar: relax.GlobalVar, args: Any, inplace_indices: Any, out_sinfo: OutInfo, tir_vars: Any = None
 ) -> relax.Call:
@@ -50,19 +50,19 @@ def _shape(tir_vars: Any) -> Any:
     return tuple(tir_vars) if isinstance(tir_vars, list) else tir_vars
 
 
-@newer_names
+@accept_newer_names
 def call_dps_packed(func: str | relax.Expr, args: Any, out_sinfo: OutInfo) -> relax.Call:
     """A call of a packed function of the environment, which writes its results to new tensors."""
     return call("call_dps_packed", func, _listed(args), out_sinfo)
 
 
-@newer_names
+@accept_newer_names
 def call_pure_packed(func: str | relax.Expr, *args: Any, sinfo_args: OutInfo) -> relax.Call:
     """A call of a packed function that returns its result and has no effects."""
     return call("call_pure_packed", func, *args, sinfo_args=sinfo_args)
 
 
-@newer_names
+@accept_newer_names
 def extern(name: str, struct_info: relax.StructInfo | None = None) -> relax.ExternFunc:
     """The packed function of that name."""
     plain = values.extern(name)
@@ -78,7 +78,7 @@ def const(value: Any, dtype: Any = None) -> relax.Constant:
 
     if isinstance(dtype, relax.TensorStructInfo):
         constant = const(value, dtype.dtype)
-        if constant.struct_info is None or fit(dtype, constant.struct_info) is not Fit.COVERS:
+        if constant.struct_info is None or check_subtype(dtype, constant.struct_info) is not SubtypeCheck.COVERS:
             raise CompileError(error("E0905", f"the constant is `{constant.struct_info}`, not `{dtype}`"))
         return constant
     if isinstance(value, relax.Constant):
@@ -109,7 +109,7 @@ def prim_value(value: Any, dtype: Any = None) -> relax.PrimValue:
     """A scalar as a value: Python's integers are int64, its floats float64."""
     from mlcc.ir import construct, tir
 
-    value = convert.unwrapped(value)
+    value = convert.unwrap(value)
     if dtype is not None and isinstance(value, (bool, int, float)):
         value = construct.const(value, convert.dtype_of(dtype))
     if not isinstance(value, (bool, int, float, tir.Expr)):

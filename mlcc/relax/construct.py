@@ -10,7 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.node import Attrs, replace
 from mlcc.ops.infer import erase
-from mlcc.ops.relations import Fit, fit, variables
+from mlcc.ops.relations import SubtypeCheck, check_subtype, variables
 
 PRIMITIVE = "Primitive"
 CALL_TIR = tir.Op("relax.call_tir")
@@ -48,8 +48,8 @@ def make_function(
 ) -> relax.Function:  # fmt: skip
     """Make a function. Its result has the struct info `ret`, or that of the body if it is more precise."""
     known = visible_struct_info(body.struct_info or relax.ObjectStructInfo(), params)
-    if ret is None or fit(ret, known) is Fit.COVERS:
-        ret = known if ret is None or not same_info(ret, known) else ret
+    if ret is None or check_subtype(ret, known) is SubtypeCheck.COVERS:
+        ret = known if ret is None or not equal_struct_info(ret, known) else ret
     func = relax.Function(params, body, ret, is_pure, attrs, span=span)
     return replace(func, struct_info=function_info(func))
 
@@ -72,10 +72,10 @@ def _without_shapes(info: relax.StructInfo, params: set[relax.Var]) -> relax.Str
 
 def make_seq(blocks: Iterable[relax.BindingBlock], body: relax.Expr) -> relax.SeqExpr:
     """A sequence of the blocks that are not empty; neighbours of one kind become one block."""
-    return relax.SeqExpr(tuple(joined(blocks)), body, body.struct_info)
+    return relax.SeqExpr(tuple(merge_blocks(blocks)), body, body.struct_info)
 
 
-def joined(blocks: Iterable[relax.BindingBlock]) -> list[relax.BindingBlock]:
+def merge_blocks(blocks: Iterable[relax.BindingBlock]) -> list[relax.BindingBlock]:
     """The blocks that are not empty, neighbours of one kind as one block."""
     merged: list[relax.BindingBlock] = []
     for block in blocks:
@@ -97,7 +97,7 @@ def with_bound_result(branch: relax.SeqExpr) -> relax.SeqExpr:
     return replace(make_seq([*branch.blocks, last], result), span=branch.span)
 
 
-def flat(block: relax.BindingBlock) -> list[relax.BindingBlock]:
+def flatten_block(block: relax.BindingBlock) -> list[relax.BindingBlock]:
     """The block with sequences that it binds in front of their results: `y = {a = ...; a}` is `a = ...; y = a`."""
     blocks: list[relax.BindingBlock] = []
     current: list[relax.Binding] = []
@@ -106,7 +106,7 @@ def flat(block: relax.BindingBlock) -> list[relax.BindingBlock]:
         if not isinstance(value, relax.SeqExpr):
             current.append(binding)
             continue
-        inner = [part for b in value.blocks for part in flat(b)]
+        inner = [part for b in value.blocks for part in flatten_block(b)]
         if isinstance(block, relax.DataflowBlock):
             current += (b for part in inner for b in part.bindings)
         else:
@@ -158,7 +158,7 @@ def global_vars(module: IRModule) -> dict[str, relax.GlobalVar]:
     return {name: relax.GlobalVar(name, function_info(func)) for name, func in module.functions.items()}
 
 
-def same_info(a: relax.StructInfo | None, b: relax.StructInfo | None) -> bool:
+def equal_struct_info(a: relax.StructInfo | None, b: relax.StructInfo | None) -> bool:
     """Return True if two struct infos are structurally equal; variables are compared by identity."""
     if a is b or a is None or b is None:
         return a is b

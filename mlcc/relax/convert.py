@@ -15,22 +15,22 @@ from mlcc.relax.construct import make_tuple, prim_value, shape_expr
 Result = TypeVar("Result")
 
 # What TVM's newer releases call the parameters that hold struct info.
-NEWER = {
+NEWER_NAMES = {
     "out_ty": "out_sinfo", "ret_ty": "ret_struct_info", "ty": "struct_info", "ty_args": "sinfo_args",
 }  # fmt: skip
 
 
-def newer_names(function: Callable[..., Result]) -> Callable[..., Result]:
+def accept_newer_names(function: Callable[..., Result]) -> Callable[..., Result]:
     """Return the function with the names in `NEWER` as aliases of its keyword parameters."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Result:
-        return function(*args, **{NEWER.get(k, k): v for k, v in kwargs.items()})
+        return function(*args, **{NEWER_NAMES.get(k, k): v for k, v in kwargs.items()})
 
     return wrapper
 
 
-def unwrapped(value: Any) -> Any:
+def unwrap(value: Any) -> Any:
     """Return the expression that a scalar of tensor expressions wraps, and NumPy scalars as Python numbers."""
     from mlcc.te.scalar import Value
 
@@ -43,7 +43,7 @@ def unwrapped(value: Any) -> Any:
 
 def dimension(value: Any) -> tir.Expr:
     """Convert one dimension of a shape. Raises TypeError unless it is an int64."""
-    value = unwrapped(value)
+    value = unwrap(value)
     if isinstance(value, relax.PrimValue):
         value = value.value
     if isinstance(value, relax.Expr):
@@ -53,7 +53,7 @@ def dimension(value: Any) -> tir.Expr:
         value = info.value
     try:
         dim = values.dim(value)
-    except values.BadValue as problem:
+    except values.InvalidValue as problem:
         raise TypeError(f"a shape {problem}") from None
     if dim.dtype is not INT64:
         help = f'; make it with te.var("{dim.name}", "int64")' if isinstance(dim, tir.Var) else ""
@@ -79,7 +79,7 @@ def as_expr(value: Any) -> relax.Expr:
 
     Raises TypeError for what has no meaning as one.
     """
-    value = unwrapped(value)
+    value = unwrap(value)
     if isinstance(value, relax.Expr):
         return value
     if isinstance(value, (list, tuple)):
@@ -92,7 +92,7 @@ def as_expr(value: Any) -> relax.Expr:
         return constant(value)
     try:
         return values.expr(value)
-    except values.BadValue:
+    except values.InvalidValue:
         raise TypeError(f"{type(value).__name__} is not a relax expression; relax.const makes one from data") from None
 
 
@@ -117,7 +117,7 @@ def constant(value: Any, dtype: DType | None = None) -> relax.Constant:
         dtype = DType.of(str(array.dtype))
     if str(array.dtype) == str(dtype) and array.dtype.kind == "V":  # a type that NumPy lacks, from an extension
         array = array.astype("float32")
-    from mlcc.ir.narrow import encode
+    from mlcc.ir.narrow_floats import encode
 
     data = TensorData(dtype, array.shape, encode(array, dtype))
     shape = shape_expr(values.dim(n) for n in array.shape)

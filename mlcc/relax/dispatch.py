@@ -27,7 +27,7 @@ METHODS: dict[type, str] = {
 }
 
 
-def method_of(expr: Any) -> str:
+def visit_method_name(expr: Any) -> str:
     """Return the name of the method for an expression. Raises TypeError for anything else."""
     name = METHODS.get(type(expr))
     if name is not None:
@@ -42,7 +42,7 @@ class Dispatcher:
 
     def visit_expr(self, expr: Any) -> Any:
         """Visit any expression."""
-        return getattr(self, method_of(expr))(expr)
+        return getattr(self, visit_method_name(expr))(expr)
 
     def visit_binding(self, binding: relax.Binding) -> Any:
         """Visit any binding."""

@@ -8,12 +8,12 @@ from typing import Any
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import map_children, replace
-from mlcc.ops.relations import Fit, fit
+from mlcc.ops.relations import SubtypeCheck, check_subtype
 from mlcc.relax import convert
 from mlcc.relax.block_builder import BlockBuilder
-from mlcc.relax.construct import flat, get_item, make_function, make_seq, make_tuple, same_info
-from mlcc.relax.dispatch import Dispatcher, method_of
-from mlcc.relax.normal import make_if
+from mlcc.relax.construct import equal_struct_info, flatten_block, get_item, make_function, make_seq, make_tuple
+from mlcc.relax.dispatch import Dispatcher, visit_method_name
+from mlcc.relax.normalizer import make_if
 
 
 class PyExprMutator(Dispatcher):
@@ -36,12 +36,12 @@ class PyExprMutator(Dispatcher):
 
     def visit_expr(self, expr: Any) -> Any:
         """The expression rewritten, in normal form."""
-        rewritten = getattr(self, method_of(expr))(expr)
+        rewritten = getattr(self, visit_method_name(expr))(expr)
         return rewritten if isinstance(rewritten, tir.Op) else self._normal(rewritten)
 
     def visit_expr_post_order(self, expr: Any) -> Any:
         """The expression with only its parts rewritten, in normal form; its own method is not called again."""
-        rewritten = getattr(PyExprMutator, method_of(expr))(self, expr)
+        rewritten = getattr(PyExprMutator, visit_method_name(expr))(self, expr)
         return rewritten if isinstance(rewritten, tir.Op) else self._normal(rewritten)
 
     def lookup_binding(self, var: Any) -> relax.Expr | None:
@@ -60,7 +60,7 @@ class PyExprMutator(Dispatcher):
 
     def with_struct_info(self, var: relax.Var, struct_info: relax.StructInfo | None) -> relax.Var:
         """`var`, or a new variable of its name if its struct info is to be another."""
-        if struct_info is None or same_info(var.struct_info, struct_info):
+        if struct_info is None or equal_struct_info(var.struct_info, struct_info):
             return var
         return replace(var, struct_info=struct_info)
 
@@ -126,19 +126,19 @@ class PyExprMutator(Dispatcher):
             return self._keep(op)  # type: ignore[no-any-return]
         stated = op.ret_struct_info
         known = body.struct_info
-        if stated is not None and known is not None and fit(stated, known) is Fit.CONTRADICTS:
+        if stated is not None and known is not None and check_subtype(stated, known) is SubtypeCheck.CONTRADICTS:
             stated = None
         return self._keep(make_function(params, body, op.attrs, stated, op.is_pure, op.span))  # type: ignore[no-any-return]
 
     def visit_seq_expr_(self, op: relax.SeqExpr) -> relax.Expr:
-        blocks = [part for b in op.blocks for part in flat(self.visit_binding_block(b))]
+        blocks = [part for b in op.blocks for part in flatten_block(self.visit_binding_block(b))]
         builder = self.builder_
         builder._begin_binding_block()
         try:
             body = builder._leaf(self.visit_expr(op.body))
         finally:
             rest = builder._end_block()
-        new_seq = make_seq([*blocks, *flat(rest)], body)
+        new_seq = make_seq([*blocks, *flatten_block(rest)], body)
         same = len(new_seq.blocks) == len(op.blocks) and all(
             a is b for a, b in zip(new_seq.blocks, op.blocks, strict=True)
         )

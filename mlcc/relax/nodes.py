@@ -33,7 +33,7 @@ class _NodeNameMeta(type):
         super().__init__(name, bases, body)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return cls.make(*args, **{convert.NEWER.get(k, k): v for k, v in kwargs.items()})
+        return cls.make(*args, **{convert.NEWER_NAMES.get(k, k): v for k, v in kwargs.items()})
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, cls.node)
@@ -50,13 +50,13 @@ class PrimStructInfo(metaclass=_NodeNameMeta, node=relax.PrimStructInfo):
 
     @staticmethod
     def make(dtype: Any = None, value: Any = None, span: Span | None = None) -> relax.PrimStructInfo:
-        if value is None and isinstance(convert.unwrapped(dtype), tir.Expr):
+        if value is None and isinstance(convert.unwrap(dtype), tir.Expr):
             dtype, value = None, dtype
         if value is None:
             if dtype is None:
                 raise TypeError("a scalar's struct info needs a dtype or a value")
             return relax.PrimStructInfo(convert.dtype_of(dtype), span=span)
-        known = values.scalar(convert.unwrapped(value)).value
+        known = values.scalar(convert.unwrap(value)).value
         if dtype is not None and convert.dtype_of(dtype) is not known.dtype:
             raise TypeError(f"the value is {known.dtype}, not {dtype}")
         return relax.PrimStructInfo(known.dtype, known, span=span)
@@ -178,7 +178,7 @@ class PrimValue(metaclass=_NodeNameMeta, node=relax.PrimValue):
 
     @staticmethod
     def make(value: Any, span: Span | None = None) -> relax.PrimValue:
-        value = convert.unwrapped(value)
+        value = convert.unwrap(value)
         if not isinstance(value, (bool, int, float, tir.Expr)):
             raise TypeError(f"a scalar must be a number or a TensorIR expression, not {values.describe(value)}")
         return values.scalar(value, span)
@@ -294,7 +294,7 @@ def _attributes(op: tir.Op, stated: Mapping[str, Any] | None, span: Span | None)
             value = (stated or {}).get(param.default_from)
         try:
             final = values.attribute(param, value)
-        except (values.BadValue, ValueError) as problem:
+        except (values.InvalidValue, ValueError) as problem:
             raise CompileError(error("E0442", f"`{op.name}`: `{name}` {problem}", span)) from None
         if final is not None or not param.hidden:
             attributes[name] = final

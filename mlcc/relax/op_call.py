@@ -26,7 +26,7 @@ def _argument(value: Any, kind: str) -> Any:
     """Convert `value` for the operators' binder: arrays are constants where a tensor is expected, else numbers."""
     if kind in _GRAPH_KINDS and convert.is_array(value) and not isinstance(value, (bool, int, float)):
         return convert.constant(value)
-    value = convert.unwrapped(value)
+    value = convert.unwrap(value)
     if isinstance(value, (list, tuple)):
         return tuple(_argument(v, kind) for v in value)
     if kind not in _GRAPH_KINDS and convert.is_array(value):

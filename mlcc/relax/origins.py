@@ -46,12 +46,12 @@ def origins_of(binding: relax.Binding) -> list[str]:
     return [comment for comment in dict.fromkeys(comments) if comment]
 
 
-def said_of(binding: relax.Binding) -> str | None:
+def source_comment(binding: relax.Binding) -> str | None:
     """The comment that the text of a binding had, to print it again."""
     return next(iter(origins_of(binding)), None)
 
 
-KEPT = Style(said_of)  # of texts that come from texts: comments behind bindings stay
+KEEP_COMMENTS = Style(source_comment)  # of texts that come from texts: comments behind bindings stay
 
 
 def kernel_origins(module: IRModule) -> dict[str, str]:
@@ -59,7 +59,7 @@ def kernel_origins(module: IRModule) -> dict[str, str]:
     return {name: _listed(comments) for name, comments in _comments(module).items()}
 
 
-def kernels_at(module: IRModule, pattern: str) -> list[str]:
+def kernels_matching(module: IRModule, pattern: str) -> list[str]:
     """The TensorIR functions whose name, or for a pattern like `@layer1.*.conv1` whose module path in the source model,
     is as the pattern says; `*`, `?` and `[...]` are as in file names, and `*` stands for dots, too."""
     if not pattern.startswith("@"):

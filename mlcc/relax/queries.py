@@ -38,10 +38,10 @@ def is_primitive(func: Func | None) -> bool:
     return isinstance(func, relax.Function) and bool(func.attrs.get(PRIMITIVE))
 
 
-def is_tensors(info: relax.StructInfo | None) -> bool:
+def is_tensor_or_tuple(info: relax.StructInfo | None) -> bool:
     """A tensor, or a tuple of nothing else."""
     if isinstance(info, relax.TupleStructInfo):
-        return all(map(is_tensors, info.fields))
+        return all(map(is_tensor_or_tuple, info.fields))
     return isinstance(info, relax.TensorStructInfo)
 
 
@@ -104,15 +104,15 @@ def all_bindings(root: Any) -> Iterator[tuple[relax.Binding, relax.BindingBlock]
 
 
 @dataclass
-class Uses:
+class DefUse:
     """Def-use information of one function: the value bound to each variable, and its number of uses."""
 
     value: dict[relax.Var, relax.Expr] = field(default_factory=dict)
     count: dict[relax.Var, int] = field(default_factory=dict)
 
     @staticmethod
-    def of(func: relax.Function) -> Uses:
-        uses = Uses()
+    def of(func: relax.Function) -> DefUse:
+        uses = DefUse()
         for binding, _ in all_bindings(func.body):
             if isinstance(binding, relax.VarBinding):
                 uses.value[binding.var] = binding.value

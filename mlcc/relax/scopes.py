@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mlcc.relax.block_builder import BlockBuilder
 
 
-def misuse(message: str, help: str | None = None) -> CompileError:
+def misuse_error(message: str, help: str | None = None) -> CompileError:
     """Return the error for calling the builder's methods in an invalid order."""
     return CompileError(error("E0460", message, help=help))
 
@@ -64,7 +64,9 @@ class FunctionScope:
         del self.builder._frames[self._depth :]
         self.builder.end_scope()
         if kind is None and not self.done:
-            raise misuse(f"the function `{self.name}` has no result", help="call emit_func_output inside its `with`")
+            raise misuse_error(
+                f"the function `{self.name}` has no result", help="call emit_func_output inside its `with`"
+            )
 
 
 class DataflowScope:
@@ -76,9 +78,11 @@ class DataflowScope:
     def __enter__(self) -> DataflowScope:
         builder = self.builder
         if not builder._functions_open or builder._functions_open[-1].done:
-            raise misuse("a dataflow block must be inside a function", help="open it inside `with bb.function(...)`")
+            raise misuse_error(
+                "a dataflow block must be inside a function", help="open it inside `with bb.function(...)`"
+            )
         if builder.current_block_is_dataflow():
-            raise misuse("dataflow blocks cannot be nested")
+            raise misuse_error("dataflow blocks cannot be nested")
         builder._functions_open[-1].blocks.append(builder._end_block())
         builder._begin_dataflow_block()
         return self

@@ -83,7 +83,7 @@ class _Arguments:
                 return {k: self.convert(v) for k, v in value.items()}
             case te.Tensor() | te.Axis():
                 raise TypeError("emit_te makes tensors of its arguments itself: give it relax expressions")
-        value = convert.unwrapped(value)
+        value = convert.unwrap(value)
         if convert.is_array(value):
             value = convert.constant(value)
         if isinstance(value, tir.Expr) and not isinstance(value, relax.Expr):

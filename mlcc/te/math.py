@@ -10,7 +10,7 @@ from typing import Any
 
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import BOOL, FLOAT32, DType
-from mlcc.te.scalar import Operand, Scalar, operand, raw
+from mlcc.te.scalar import Operand, Scalar, operand, to_expr
 
 
 def var(name: str = "tindex", dtype: DType | str = "int32") -> Scalar:
@@ -24,7 +24,7 @@ def const(value: bool | int | float, dtype: DType | str = "int32") -> Scalar:
 
 def _intrinsic(name: str) -> Callable[[Operand], Scalar]:
     def function(x: Operand) -> Scalar:
-        value = raw(x)
+        value = to_expr(x)
         return Scalar(construct.call(value.dtype, name, value))
 
     function.__name__ = name
@@ -60,7 +60,7 @@ popcount = _intrinsic("popcount")
 
 def _rounding(name: str, fold: Callable[[float], float]) -> Callable[[Operand], Scalar]:
     def function(x: Operand) -> Scalar:
-        value = raw(x)
+        value = to_expr(x)
         if not value.dtype.is_float:
             return Scalar(value)
         if isinstance(value, tir.FloatImm) and math.isfinite(value.value):
@@ -81,7 +81,7 @@ nearbyint = _rounding("nearbyint", builtins.round)
 
 def abs(x: Operand) -> Scalar:
     """The absolute value: `T.fabs` of floats, a `T.Select` for signed integers."""
-    value = raw(x)
+    value = to_expr(x)
     if value.dtype.is_float:
         if isinstance(value, tir.FloatImm):
             return Scalar(calls.absolute(value))
@@ -146,7 +146,7 @@ indexmod = floormod
 
 
 def isnan(x: Operand) -> Scalar:
-    value = raw(x)
+    value = to_expr(x)
     if not value.dtype.is_float:
         return Scalar(construct.const(False))
     if value.dtype.bits == 16:
@@ -155,7 +155,7 @@ def isnan(x: Operand) -> Scalar:
 
 
 def isinf(x: Operand) -> Scalar:
-    value = raw(x)
+    value = to_expr(x)
     if not value.dtype.is_float:
         return Scalar(construct.const(False))
     infinite = construct.equal(operand(abs(x)), construct.const(math.inf, value.dtype))
@@ -163,7 +163,7 @@ def isinf(x: Operand) -> Scalar:
 
 
 def isfinite(x: Operand) -> Scalar:
-    value = raw(x)
+    value = to_expr(x)
     if not value.dtype.is_float:
         return Scalar(construct.const(True))
     return Scalar(construct.logical_and(construct.logical_not(isinf(x).expr), construct.logical_not(isnan(x).expr)))
@@ -184,16 +184,16 @@ def max_value(dtype: DType | str) -> Scalar:
 
 def all(*args: Operand) -> Scalar:
     """The conjunction."""
-    return Scalar(reduce(construct.logical_and, (raw(a) for a in args)))
+    return Scalar(reduce(construct.logical_and, (to_expr(a) for a in args)))
 
 
 def any(*args: Operand) -> Scalar:
     """The disjunction."""
-    return Scalar(reduce(construct.logical_or, (raw(a) for a in args)))
+    return Scalar(reduce(construct.logical_or, (to_expr(a) for a in args)))
 
 
 def logical_not(a: Operand) -> Scalar:
-    return Scalar(construct.logical_not(raw(a)))
+    return Scalar(construct.logical_not(to_expr(a)))
 
 
 def select(condition: Any, true_value: Any, false_value: Any) -> Scalar:

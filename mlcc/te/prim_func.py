@@ -13,7 +13,7 @@ from mlcc.ir.node import Attrs, walk
 from mlcc.ir.visit import Substitute, substitute, used_vars
 from mlcc.te.index_dtype import with_index_dtype
 from mlcc.te.math import if_then_else
-from mlcc.te.scalar import Value, raw
+from mlcc.te.scalar import Value, to_expr
 from mlcc.te.tensor import Extern, Operation, Tensor, TensorLoad
 
 LAYOUT_FREE = "layout_free_placeholders"
@@ -179,7 +179,7 @@ class _Builder:
         sources = first.source
         if tir.const_int(first.condition) != 1:
             pairs = zip(sources, combiner.identity, strict=True)
-            sources = tuple(raw(if_then_else(first.condition, s, other)) for s, other in pairs)
+            sources = tuple(to_expr(if_then_else(first.condition, s, other)) for s, other in pairs)
         values: dict[Any, Any] = {}
         for out, left, right, source in zip(outs, combiner.lhs, combiner.rhs, sources, strict=True):
             values[left] = tir.BufferLoad(out.dtype, out, at)

@@ -114,7 +114,7 @@ def _same(a: tir.Expr, b: tir.Expr) -> bool:
     return tir.const_int(rest) == 0
 
 
-def raw(value: Operand, like: DType | None = None) -> tir.Expr:
+def to_expr(value: Operand, like: DType | None = None) -> tir.Expr:
     """The TensorIR expression behind a scalar, an axis, or a Python number."""
     value = getattr(value, "expr", value)
     return construct.as_expr(value, like)  # type: ignore[arg-type]

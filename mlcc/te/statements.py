@@ -7,7 +7,7 @@ from typing import Any
 
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import INT64, DType
-from mlcc.te.scalar import Operand, Scalar, raw
+from mlcc.te.scalar import Operand, Scalar, to_expr
 from mlcc.te.tensor import Extern, Operation, Tensor, dimensions
 
 Statements = tir.Stmt | Iterable[Any]
@@ -28,7 +28,7 @@ def extern(
     labels = [name] if len(shapes) == 1 else [f"{name}_v{i}" for i in range(len(shapes))]
     outs = [construct.make_buffer(n, s, DType.of(d)) for n, s, d in zip(labels, shapes, dtypes, strict=True)]
     statements = fcompute([t.buffer for t in inputs], outs)
-    body = (tir.Evaluate(statements),) if isinstance(statements, tir.Expr) else flat(statements)
+    body = (tir.Evaluate(statements),) if isinstance(statements, tir.Expr) else flatten_statements(statements)
     op = Operation(name, tag=tag, extern=Extern(tuple(inputs), body, tuple(scratch)))
     op.outputs.extend(Tensor(op, buffer, i) for i, buffer in enumerate(outs))
     return tuple(op.outputs) if several else op.outputs[0]
@@ -37,18 +37,18 @@ def extern(
 # ---------------------------------------------------------------- statements
 
 
-def flat(statements: Statements) -> tuple[tir.Stmt, ...]:
+def flatten_statements(statements: Statements) -> tuple[tir.Stmt, ...]:
     """Statements from nested lists of them."""
     if isinstance(statements, tir.Stmt):
         return (statements,)
-    return tuple(s for part in statements for s in flat(part))
+    return tuple(s for part in statements for s in flatten_statements(part))
 
 
 def loop(extent: Operand, body: Callable[[Scalar], Statements], name: str = "i", begin: Operand = 0) -> tir.For:
     """`for name in range(begin, begin + extent)` in int64."""
     var = tir.Var(name, INT64)
-    low, count = (construct.cast(INT64, raw(v)) for v in (begin, extent))
-    return tir.For(var, low, count, tir.ForKind.SERIAL, flat(body(Scalar(var))))
+    low, count = (construct.cast(INT64, to_expr(v)) for v in (begin, extent))
+    return tir.For(var, low, count, tir.ForKind.SERIAL, flatten_statements(body(Scalar(var))))
 
 
 def grid(extents: Sequence[Operand], body: Callable[..., Statements], prefix: str = "ax") -> tuple[tir.Stmt, ...]:
@@ -59,50 +59,54 @@ def grid(extents: Sequence[Operand], body: Callable[..., Statements], prefix: st
             return body(*variables)
         return loop(extents[at], lambda i: nest(at + 1, (*variables, i)), f"{prefix}{at}")
 
-    return flat(nest(0, ()))
+    return flatten_statements(nest(0, ()))
 
 
 THREADS = 256  # of a block, in loops over threads
 
 
-def threads(count: Operand, body: Callable[[Scalar], Statements]) -> tir.For:
+def thread_loop(count: Operand, body: Callable[[Scalar], Statements]) -> tir.For:
     """`body(i)` for every i below `count` (int64) by a thread of its own, in blocks of THREADS."""
-    total = Scalar(construct.cast(INT64, raw(count)))
+    total = Scalar(construct.cast(INT64, to_expr(count)))
 
     def body_of_thread(block: Scalar, thread: Scalar) -> Statements:
         at = block * THREADS + thread
-        return when(at < total, body(at))
+        return if_then(at < total, body(at))
 
     blocks = (total + (THREADS - 1)) // THREADS
-    return bound(blocks, "blockIdx.x", lambda b: bound(THREADS, "threadIdx.x", lambda t: body_of_thread(b, t)))
+    return thread_bound_loop(
+        blocks, "blockIdx.x", lambda b: thread_bound_loop(THREADS, "threadIdx.x", lambda t: body_of_thread(b, t))
+    )
 
 
-def bound(extent: Operand, axis: str, body: Callable[[Scalar], Statements]) -> tir.For:
+def thread_bound_loop(extent: Operand, axis: str, body: Callable[[Scalar], Statements]) -> tir.For:
     """A loop in int64 whose iterations are threads, or blocks of them, along an axis."""
     var = tir.Var(axis.replace(".", "_"), INT64)
-    count = construct.cast(INT64, raw(extent))
-    return tir.For(var, construct.const(0, INT64), count, tir.ForKind.THREAD_BINDING, flat(body(Scalar(var))), axis)
+    count = construct.cast(INT64, to_expr(extent))
+    return tir.For(
+        var, construct.const(0, INT64), count, tir.ForKind.THREAD_BINDING, flatten_statements(body(Scalar(var))), axis
+    )
 
 
-def row_major(at: Sequence[Operand], shape: Sequence[Operand]) -> Scalar:
+def row_major_offset(at: Sequence[Operand], shape: Sequence[Operand]) -> Scalar:
     """The number of an element among all, row by row."""
     place = construct.const(0, INT64)
     for index, extent in zip(at, shape, strict=True):
-        place = construct.add(construct.mul(place, raw(extent)), raw(index))
+        place = construct.add(construct.mul(place, to_expr(extent)), to_expr(index))
     return Scalar(place)
 
 
-def when(condition: Operand, then: Statements, otherwise: Statements | None = None) -> tir.IfThenElse:
-    other = None if otherwise is None else flat(otherwise)
-    return tir.IfThenElse(raw(condition), flat(then), other)
+def if_then(condition: Operand, then: Statements, otherwise: Statements | None = None) -> tir.IfThenElse:
+    other = None if otherwise is None else flatten_statements(otherwise)
+    return tir.IfThenElse(to_expr(condition), flatten_statements(then), other)
 
 
-def repeat(condition: Operand, body: Statements) -> tir.While:
+def while_loop(condition: Operand, body: Statements) -> tir.While:
     """`body` as long as the condition holds."""
-    return tir.While(raw(condition), flat(body))
+    return tir.While(to_expr(condition), flatten_statements(body))
 
 
-class Cells:
+class BufferElements:
     """A buffer's elements: `cells[i, j]` is a value, `cells.set(value, i, j)` a statement."""
 
     def __init__(self, buffer: tir.Buffer) -> None:
@@ -118,16 +122,16 @@ class Cells:
 
     def __getitem__(self, at: Any) -> Scalar:
         indices = at if isinstance(at, tuple) else (at,)
-        return Scalar(construct.load(self.buffer, *map(raw, indices)))
+        return Scalar(construct.load(self.buffer, *map(to_expr, indices)))
 
     def set(self, value: Operand, *at: Operand) -> tir.BufferStore:
-        expr = raw(value, self.dtype)
+        expr = to_expr(value, self.dtype)
         if expr.dtype is not self.dtype:
             expr = construct.cast(self.dtype, expr)
-        return construct.store(self.buffer, expr, *map(raw, at))
+        return construct.store(self.buffer, expr, *map(to_expr, at))
 
 
-def scratch(name: str, shape: Sequence[Operand], dtype: DType | str = INT64, scope: str = "global") -> Cells:
+def scratch(name: str, shape: Sequence[Operand], dtype: DType | str = INT64, scope: str = "global") -> BufferElements:
     """A buffer for `extern(scratch=...)`."""
-    dims = tuple(construct.cast(INT64, raw(d)) for d in shape)
-    return Cells(construct.make_buffer(name, dims, DType.of(dtype), scope=scope))
+    dims = tuple(construct.cast(INT64, to_expr(d)) for d in shape)
+    return BufferElements(construct.make_buffer(name, dims, DType.of(dtype), scope=scope))

@@ -10,7 +10,7 @@ from typing import Any
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import BOOL, DType
 from mlcc.ir.node import node, walk
-from mlcc.te.scalar import Operand, Scalar, Value, operand, raw
+from mlcc.te.scalar import Operand, Scalar, Value, operand, to_expr
 
 
 class Axis(Value):
@@ -100,7 +100,7 @@ class Tensor:
     def __call__(self, *indices: Operand) -> Scalar:
         if len(indices) != self.ndim:
             raise ValueError(f"`{self.name}` has {self.ndim} dimensions, but {len(indices)} indices were given")
-        return Scalar(TensorLoad(self.dtype, self.buffer, tuple(raw(i) for i in indices), self))
+        return Scalar(TensorLoad(self.dtype, self.buffer, tuple(to_expr(i) for i in indices), self))
 
     def __getitem__(self, indices: Any) -> Any:
         index_tuple = indices if isinstance(indices, tuple) else (indices,)
@@ -127,7 +127,7 @@ def dimensions(shape: Any) -> tuple[tir.Expr, ...]:
     """A shape (one extent or several) as expressions; plain integers are int32."""
     if isinstance(shape, (int, Value, tir.Expr)):
         shape = (shape,)
-    dims = tuple(raw(d) for d in shape)
+    dims = tuple(to_expr(d) for d in shape)
     for d in dims:
         if not d.dtype.is_int:
             raise TypeError(f"a shape needs integers, not {d.dtype}")
@@ -177,7 +177,7 @@ def _element(value: Any, name: str) -> tir.Expr:
         raise ValueError(f"`{name}`: `{tensor.name}` has {tensor.ndim} dimensions, but {count} indices were given")
     if value is None:
         raise ValueError(f"`{name}`: the function of a compute returns nothing")
-    return raw(value)
+    return to_expr(value)
 
 
 def _axis_names(fn: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None) -> list[str]:
@@ -235,7 +235,7 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
         if isinstance(axis, Axis) or (isinstance(axis, (list, tuple)) and all(isinstance(a, Axis) for a in axis)):
             return _reduce(fcombine, fidentity, expr, axis, where, init)
         values = [expr, axis] + ([] if where is None else [where, *([] if init is None else [init]), *args])
-        result: Any = values[0] if isinstance(values[0], (Value, tuple)) else Scalar(raw(values[0], _like(values)))
+        result: Any = values[0] if isinstance(values[0], (Value, tuple)) else Scalar(to_expr(values[0], _like(values)))
         for value in values[1:]:
             result = fcombine(result, value if isinstance(value, (Value, tuple)) else _scalar(value, result))
         return result
@@ -255,14 +255,14 @@ def _like(values: list[Any]) -> DType | None:
 
 
 def _scalar(value: Any, other: Scalar) -> Scalar:
-    return Scalar(value if isinstance(value, tir.Expr) else raw(value, other.dtype))
+    return Scalar(value if isinstance(value, tir.Expr) else to_expr(value, other.dtype))
 
 
 def _reduce(
     fcombine: Callable[..., Any], fidentity: Callable[..., Any], expr: Any, axis: Any, where: Any, init: Any
 ) -> Any:
     several = isinstance(expr, (list, tuple))
-    sources = tuple(raw(e) for e in expr) if several else (raw(expr),)
+    sources = tuple(to_expr(e) for e in expr) if several else (to_expr(expr),)
     names = list(inspect.signature(fcombine).parameters)
     dtypes = [s.dtype for s in sources]
     tails = [f"_{i}" for i in range(len(sources))] if several else [""]
@@ -274,14 +274,17 @@ def _reduce(
     else:
         combined, identity = (fcombine(Scalar(lhs[0]), Scalar(rhs[0])),), (fidentity(str(dtypes[0])),)
     combiner = tir.CommReducer(
-        lhs, rhs, tuple(raw(c) for c in combined), tuple(raw(v, d) for v, d in zip(identity, dtypes, strict=True))
+        lhs,
+        rhs,
+        tuple(to_expr(c) for c in combined),
+        tuple(to_expr(v, d) for v, d in zip(identity, dtypes, strict=True)),
     )
     axes = tuple(a.iter_var for a in (axis if isinstance(axis, (list, tuple)) else (axis,)))
     for over in axes:
         if over.kind is not tir.IterKind.REDUCE:
             raise ValueError(f"`{over.var.name}` is an axis of the result: reduce over a te.reduce_axis")
-    start = () if init is None else tuple(raw(v, d) for v, d in zip(_listed(init), dtypes, strict=True))
-    condition = tir.IntImm(BOOL, 1) if where is None else raw(where)
+    start = () if init is None else tuple(to_expr(v, d) for v, d in zip(_listed(init), dtypes, strict=True))
+    condition = tir.IntImm(BOOL, 1) if where is None else to_expr(where)
     results = [Scalar(tir.Reduce(d, combiner, sources, start, axes, condition, i)) for i, d in enumerate(dtypes)]
     return tuple(results) if several else results[0]
 

@@ -59,7 +59,7 @@ class LocalBuilder(Builder):
         self, *, max_workers: int | None = None, timeout_sec: float = 30.0, f_build: Any = None, f_export: Any = None,
         initializer: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
-        without_hooks(f_build=f_build, f_export=f_export, initializer=initializer)
+        refuse_hooks(f_build=f_build, f_export=f_export, initializer=initializer)
         self.max_workers = max_workers or 1
         self.timeout_sec = timeout_sec
 
@@ -71,7 +71,7 @@ PyBuilder = Builder
 create = Builder.create
 
 
-def without_hooks(**hooks: Any) -> None:
+def refuse_hooks(**hooks: Any) -> None:
     """Refuse hooks of TVM's builders and runners. Raises ValueError if one is given."""
     given = [name for name, value in hooks.items() if value is not None]
     if given:

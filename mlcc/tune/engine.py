@@ -11,7 +11,7 @@ from mlcc.ir import tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.machine.device import device_key
 from mlcc.machine.target import CudaTarget, LlvmTarget, Target
-from mlcc.passes.auto_schedule.apply_tuned import tuned
+from mlcc.passes.auto_schedule.apply_tuned import replay_record
 from mlcc.passes.manage.levels import level_of
 from mlcc.passes.manage.manager import Pipeline
 from mlcc.passes.schedule.trace import Trace
@@ -19,15 +19,15 @@ from mlcc.records.choice import choose
 from mlcc.records.database import MEMORY, Database
 from mlcc.records.record import Record
 from mlcc.tune.contracts import Candidate, Runner, Space, Task
+from mlcc.tune.earlier_records import earlier_schedules
 from mlcc.tune.kernel_search import KernelSearch
-from mlcc.tune.loop import Limits, Loop
-from mlcc.tune.recorded import RecordedRunner, setting_of
+from mlcc.tune.recorded_runner import RecordedRunner, task_setting
 from mlcc.tune.spaces import space_factory
-from mlcc.tune.tasks import SCHEDULING, Extracted, extract
-from mlcc.tune.transfer import earlier_schedules
+from mlcc.tune.tasks import SCHEDULING_PASS, ExtractedModule, extract
+from mlcc.tune.tuning_loop import SearchLimits, TuningLoop
 
 if TYPE_CHECKING:
-    from mlcc.tune.floors import Floors
+    from mlcc.tune.peak_rates import PeakRates
 
 _MAX_MEASUREMENTS = 3  # of the peak rates in one run
 
@@ -39,9 +39,9 @@ class Tuning:
     A context manager that ends the measuring processes and closes the database, if it opened them itself.
     """
 
-    extracted: Extracted
+    extracted: ExtractedModule
     database: Database
-    loop: Loop
+    loop: TuningLoop
     device: str | None = None  # the key of the measuring machines; None: this machine
     _opened: tuple[Runner | Database, ...] = ()
 
@@ -67,7 +67,7 @@ class Tuning:
 
     def winner(self, kernel: KernelSearch) -> Record | None:
         """Return the best record of a kernel, which builds with the database use."""
-        return choose(self.database, kernel.task.key, setting_of(kernel.task, self.device)).record
+        return choose(self.database, kernel.task.key, task_setting(kernel.task, self.device)).record
 
     @property
     def ratio(self) -> float:
@@ -83,7 +83,7 @@ class Tuning:
         for name, record in winners.items():
             func = module.functions[name]
             if record is not None and isinstance(func, tir.PrimFunc):
-                module.update_func(name, tuned(func, record))
+                module.update_func(name, replay_record(func, record))
         return module
 
     def scheduled(self) -> IRModule:
@@ -91,7 +91,7 @@ class Tuning:
         without the database."""
         from mlcc.driver import run_passes
 
-        rules = Pipeline(tuple(p for p in self.extracted.left.passes if p.name == SCHEDULING))
+        rules = Pipeline(tuple(p for p in self.extracted.left.passes if p.name == SCHEDULING_PASS))
         target = self.loop.kernels[0].task.target
         return run_passes(self.with_winners(), rules, target=target, verify_each=False)
 
@@ -131,8 +131,8 @@ def tuning(
             )
         resources.pop_all()
     machine = _PeakRateHistory(records, is_remote=device is not None)
-    loop = Loop(
-        searches, Limits(budget, trials, until), floors=lambda kernel, again: machine.roofline(kernel.task, again)
+    loop = TuningLoop(
+        searches, SearchLimits(budget, trials, until), floors=lambda kernel, again: machine.roofline(kernel.task, again)
     )
     owned = (None if runner is not None else active_runner, None if isinstance(database, Database) else records)
     session = Tuning(extracted, records, loop, device, tuple(one for one in owned if one is not None))
@@ -202,12 +202,12 @@ class _PeakRateHistory:
             self._used = min(self._used + 1, _MAX_MEASUREMENTS)
         return least_seconds(task, self._floors(device_key(task.target), task.threads))
 
-    def _floors(self, device: str, threads: int) -> Floors:
+    def _floors(self, device: str, threads: int) -> PeakRates:
         """Return the best of the measurements that the search has seen; measures and stores a missing one."""
-        from mlcc.tune.floors import Floors, measure
+        from mlcc.tune.peak_rates import PeakRates, measure
 
-        known = [Floors.of(one) for one in self._records.floors(device, threads) or ()]
+        known = [PeakRates.of(one) for one in self._records.floors(device, threads) or ()]
         while len(known) < self._used:
-            known.append(measure(threads).or_better(known[-1] if known else None))
+            known.append(measure(threads).max_with(known[-1] if known else None))
             self._records.keep_floors(device, threads, [one.data() for one in known])
         return known[self._used - 1]

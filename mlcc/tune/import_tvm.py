@@ -19,9 +19,9 @@ from mlcc.passes.schedule.mls.run import apply_schedule
 from mlcc.records.database import Database
 from mlcc.records.record import SEARCH, TVM, Record, Setting
 from mlcc.records.workload import MAIN, key_of, module_of
-from mlcc.tune.recorded import candidate_key
-from mlcc.tune.tvm_graph import NotRead, workload_text
-from mlcc.tune.tvm_steps import script_of
+from mlcc.tune.recorded_runner import candidate_key
+from mlcc.tune.tvm_trace import trace_script
+from mlcc.tune.tvm_workload import UnsupportedContent, workload_text
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 
@@ -39,9 +39,9 @@ def import_records(database: Database, folder: str) -> tuple[int, list[str]]:
             at, (trace, seconds, target, *_) = line
             workload = workloads[at]
             if isinstance(workload, str):
-                raise NotRead(workload)
+                raise UnsupportedContent(workload)
             record = _record(workload, trace, seconds or [], target)
-        except (NotRead, CompileError) as exc:
+        except (UnsupportedContent, CompileError) as exc:
             why = exc.diagnostics[0].message if isinstance(exc, CompileError) else str(exc)
             skipped.append(f"record {number}: {why}")
         except (ValueError, TypeError, IndexError) as exc:
@@ -74,7 +74,7 @@ def _workload(line: Any) -> tir.PrimFunc | str:
     try:
         _, encoded = line
         functions = [*parse(workload_text(str(encoded)), name="<workload>").functions.values()]
-    except (NotRead, CompileError, ValueError, TypeError) as exc:
+    except (UnsupportedContent, CompileError, ValueError, TypeError) as exc:
         return exc.diagnostics[0].message if isinstance(exc, CompileError) else str(exc)
     if len(functions) == 1 and isinstance(functions[0], tir.PrimFunc):
         return functions[0]
@@ -83,7 +83,7 @@ def _workload(line: Any) -> tir.PrimFunc | str:
 
 def _record(workload: tir.PrimFunc, trace: Any, seconds: list[float], target: Any) -> Record:
     """The record of a trace on a workload. Raises NotRead, CompileError for a trace that does not apply to it."""
-    text = script_of(trace)
+    text = trace_script(trace)
     scheduled = apply_schedule(module_of(workload), text)[MAIN]
     assert isinstance(scheduled, tir.PrimFunc)
     kind = target.get("kind", "llvm") if isinstance(target, dict) else str(target)

@@ -8,7 +8,7 @@ from mlcc.grammar.printer.literals import quote
 from mlcc.records.record import Record
 from mlcc.records.workload import MAIN
 
-BEGINNING = "# tuned schedule"
+HEADER = "# tuned schedule"
 
 
 def kernel_script(record: Record, name: str = MAIN, calls: int = 1) -> str:
@@ -19,7 +19,7 @@ def kernel_script(record: Record, name: str = MAIN, calls: int = 1) -> str:
     seconds = f"# {statistics.median(record.seconds) * 1e6:.4g} us a call; " if record.seconds else "# "
     bound = "" if record.bound is None else f", at most {record.bound:.3f}"
     lines = [
-        f"{BEGINNING} of {name}{times}",
+        f"{HEADER} of {name}{times}",
         f"{seconds}{record.ratio or 1.0:.3f} of the time of the rules' schedule{bound} ({len(record.ratios)} samples)",
         f"# {setting.target}, {threads}, -O{setting.level}, on {setting.device}",
         f"# record {record.candidate[:8]} of workload {record.workload}, mlcc {setting.compiler}, {record.made[:10]}",

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from mlcc.errors import CompileError
 from mlcc.records.workload import MAIN, module_of
 from mlcc.tune.contracts import Candidate, Outcome, Space, Status, Task
-from mlcc.tune.recorded import RecordedRunner, candidate_key
-from mlcc.tune.verdict import estimate, upper_bound
+from mlcc.tune.ratio_statistics import median_ratio, ratio_upper_bound
+from mlcc.tune.recorded_runner import RecordedRunner, candidate_key
 
-BATCH = 16
+BATCH_SIZE = 16
 FIRST_SAMPLES, SECOND_SAMPLES = 3, 10  # samples of every candidate, and more of the promising ones
-FINAL = 40  # fresh samples for validation
+FINAL_SAMPLES = 40  # fresh samples for validation
 MIN_FINAL_SAMPLES, FINAL_SECONDS = 15, 3.0  # fewer for slow kernels: the minimum, and a limit in seconds
 NO_BASELINE = "E1142"  # raised by runners if the default cannot be built or run
-REPLACES = 0.98  # a candidate replaces the default if its upper bound of the ratio is below
+ACCEPT_BOUND = 0.98  # a candidate replaces the default if its upper bound of the ratio is below
 PRUNE_RATIO = 1.3  # relative to the best of the batch: slower candidates are not sampled again
 FINALISTS = 2
 POLL_SECONDS = 1.0  # seconds between checks of the clock
@@ -42,7 +42,7 @@ class KernelSearch:
     seed: int = 0
     seeds: Sequence[Candidate] = ()
     default_seconds: float | None = None
-    floor_seconds: float = 0.0
+    roofline_seconds: float = 0.0
     share: float = 1.0
     best: Candidate | None = None
     ratio: float | None = None
@@ -70,9 +70,9 @@ class KernelSearch:
         return None if self.default_seconds is None else self.default_seconds * (self.ratio or 1.0)
 
     @property
-    def of_floor(self) -> float | None:
+    def roofline_share(self) -> float | None:
         """The share of the roofline that the best schedule reaches."""
-        return None if not self.floor_seconds or not self.best_seconds else self.floor_seconds / self.best_seconds
+        return None if not self.roofline_seconds or not self.best_seconds else self.roofline_seconds / self.best_seconds
 
     def measure_default(self) -> None:
         """Measure and check the default schedule, the baseline of all comparisons."""
@@ -110,7 +110,7 @@ class KernelSearch:
             self._race_and_validate(self._deduplicate(seeds)[:most], go_on)
             return
         if self._proposals is None:
-            self._proposals = self.space.batches(self.seed, BATCH)
+            self._proposals = self.space.batches(self.seed, BATCH_SIZE)
             self._proposed = next(self._proposals, None)
         elif self._is_measured and self._proposed:
             self._proposed = self._next_batch([self._estimate(c) for c in self._proposed])
@@ -151,7 +151,7 @@ class KernelSearch:
         seen = self._sample(candidates, FIRST_SAMPLES, go_on)
         leading = min((e for c in seen if (e := self._estimate(c)) is not None), default=math.inf)
         near = [c for c in seen if (self._estimate(c) or math.inf) <= min(leading * PRUNE_RATIO, 1.05)]
-        self._sample(sorted(near, key=self._sort_key)[: BATCH // 4], SECOND_SAMPLES, go_on)
+        self._sample(sorted(near, key=self._sort_key)[: BATCH_SIZE // 4], SECOND_SAMPLES, go_on)
 
     def _sample(self, candidates: Sequence[Candidate], samples: int, go_on: Callable[[], bool]) -> list[Candidate]:
         """Sample candidates a few at a time while `go_on` allows. Return the sampled ones."""
@@ -176,7 +176,7 @@ class KernelSearch:
 
     def _estimate(self, candidate: Candidate) -> float | None:
         ratios = self._ratios.get(candidate_key(candidate.func))
-        return estimate(ratios) if ratios else None
+        return median_ratio(ratios) if ratios else None
 
     def _sort_key(self, candidate: Candidate) -> tuple[float, str]:
         """Return the sort key of a candidate: fastest first, ties by hash for a deterministic order."""
@@ -184,7 +184,7 @@ class KernelSearch:
 
     def _validate_finalists(self, candidates: Sequence[Candidate]) -> None:
         """Measure the best candidates again: the minimum of noisy measurements is biased (winner's curse)."""
-        limit = min(REPLACES, self.ratio or 1.0)
+        limit = min(ACCEPT_BOUND, self.ratio or 1.0)
         hopeful = [c for c in candidates if (self._estimate(c) or math.inf) < limit]
         for candidate in sorted(hopeful, key=self._sort_key)[:FINALISTS]:
             self.validate(candidate)
@@ -195,20 +195,20 @@ class KernelSearch:
         if key in self._validated:
             return
         self._validated.add(key)
-        why = why_not_kept(self.task, candidate)
+        why = replay_mismatch(self.task, candidate)
         if why is not None:
             self.failed["not replayed"] = self.failed.get("not replayed", 0) + 1
             return
         (outcome,) = self.runner.measure([candidate], self._final_samples(), final=True, batch=self.batches)
         if outcome.status is not Status.OK:
             return
-        bound, ratio = upper_bound(outcome.ratios), estimate(outcome.ratios)
-        if bound < REPLACES and (bound, ratio, key) < self._rank:
+        bound, ratio = ratio_upper_bound(outcome.ratios), median_ratio(outcome.ratios)
+        if bound < ACCEPT_BOUND and (bound, ratio, key) < self._rank:
             self.best, self.ratio, self.bound, self._rank = candidate, ratio, bound, (bound, ratio, key)
 
     def _final_samples(self) -> int:
         seconds = max(self.default_seconds or 0.0, 1e-9)
-        return max(MIN_FINAL_SAMPLES, min(FINAL, int(FINAL_SECONDS / (2 * seconds))))
+        return max(MIN_FINAL_SAMPLES, min(FINAL_SAMPLES, int(FINAL_SECONDS / (2 * seconds))))
 
     def _check_progress(self) -> None:
         """End the search if the last batches gained too little."""
@@ -224,7 +224,7 @@ class KernelSearch:
         return (ratios[0] - ratios[-1]) / max(len(ratios) - 1, 1)
 
 
-def why_not_kept(task: Task, candidate: Candidate) -> str | None:
+def replay_mismatch(task: Task, candidate: Candidate) -> str | None:
     """Replay a candidate's trace from its text. Return the reason why it cannot be a record, None if it can.
 
     It can if the replayed steps give a function that is structurally equal to the candidate's.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.machine.target import Target
-from mlcc.passes.auto_schedule.eligibility import MADE_BY, SCHEDULED, why_left_alone
-from mlcc.records.workload import MAIN, module_of, named_as
+from mlcc.passes.auto_schedule.eligibility import MADE_BY, SCHEDULED, why_ineligible
+from mlcc.records.workload import MAIN, module_of, with_module_attrs_of
 from mlcc.tune.database import Database
-from mlcc.tune.tasks import Extracted, extract
-from mlcc.tune.tune import context_of, tune_tasks
+from mlcc.tune.tasks import ExtractedModule, extract
+from mlcc.tune.tune import make_context, tune_tasks
 from mlcc.tune.tune_context import TuneContext
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def extracted_tasks_to_tune_contexts(
 ) -> tuple[list[TuneContext], list[float]]:  # fmt: skip
     """Convert tasks to contexts and weights."""
     contexts = [
-        context_of(task.dispatched[0], task.target, space, strategy, task.task_name, seed) for task in extracted_tasks
+        make_context(task.dispatched[0], task.target, space, strategy, task.task_name, seed) for task in extracted_tasks
     ]
     return contexts, [float(task.weight) for task in extracted_tasks]
 
@@ -88,22 +88,24 @@ def tune_relax(
     )  # fmt: skip
 
 
-def apply_database(mod: IRModule | Func, target: Target | str, database: Database, params: Params = None) -> Extracted:
+def apply_database(
+    mod: IRModule | Func, target: Target | str, database: Database, params: Params = None
+) -> ExtractedModule:
     """Schedule the kernels of a graph by the records of a database; kernels without a record are unchanged. Return the
     module with the remaining passes. TVM: the pass `MetaScheduleApplyDatabase`. Raises CompileError."""
     where = Target.parse(target)
     extracted = _extracted(mod, where, params)
     scheduled_module = extracted.module.copy()
     for name, func in extracted.module.functions.items():
-        if not isinstance(func, tir.PrimFunc) or why_left_alone(func) is not None:
+        if not isinstance(func, tir.PrimFunc) or why_ineligible(func) is not None:
             continue
         sch = database.query_schedule(module_of(func), where)
         if sch is not None:
             scheduled = sch.mod[MAIN]
             assert isinstance(scheduled, tir.PrimFunc)
             marks = {SCHEDULED: True, MADE_BY: "a record of a tuning database"}
-            scheduled_module.update_func(name, named_as(scheduled, func).with_attr(marks))
-    return Extracted(scheduled_module, extracted.left, extracted.tasks)
+            scheduled_module.update_func(name, with_module_attrs_of(scheduled, func).with_attr(marks))
+    return ExtractedModule(scheduled_module, extracted.left, extracted.tasks)
 
 
 def compile_relax(
@@ -117,7 +119,7 @@ def compile_relax(
     return build(extracted.module, target, pipeline=extracted.left)
 
 
-def _extracted(mod: IRModule | Func, target: Target, params: Params) -> Extracted:
+def _extracted(mod: IRModule | Func, target: Target, params: Params) -> ExtractedModule:
     from mlcc.passes.graph.bind_params import bind, relax_function
 
     module = (mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)).copy()

@@ -108,7 +108,7 @@ def _hashable(decision: Any) -> Any:
     return tuple(decision) if isinstance(decision, list) else decision
 
 
-def decided(steps: Sequence[Instruction], sch: Schedule) -> list[Instruction]:
+def with_replayed_decisions(steps: Sequence[Instruction], sch: Schedule) -> list[Instruction]:
     """Return the steps with the decisions that their replay `sch` took, which differ for repaired ones."""
     decisions = [inst.decision for inst in sch.trace.insts if inst.is_sampling]
     replayed = []
@@ -120,7 +120,7 @@ def decided(steps: Sequence[Instruction], sch: Schedule) -> list[Instruction]:
     return replayed
 
 
-def finished(sch: Schedule, postprocs: Sequence[Postproc]) -> bool:
+def apply_postprocs(sch: Schedule, postprocs: Sequence[Postproc]) -> bool:
     """Apply postprocessors to a replayed schedule. Return False if one rejects it or fails."""
     sch.enter_postproc()
     try:
@@ -136,4 +136,4 @@ def apply_trace(mod: IRModule, trace: Trace, postprocs: Sequence[Postproc], seed
         trace.apply_to_schedule(sch, remove_postproc=True)
     except CompileError:
         return None
-    return sch if finished(sch, postprocs) else None
+    return sch if apply_postprocs(sch, postprocs) else None

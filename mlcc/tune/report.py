@@ -8,7 +8,7 @@ from typing import Any
 
 from mlcc.tune.engine import Tuning
 from mlcc.tune.kernel_search import KernelSearch
-from mlcc.tune.svg import GREY, circle, curve, document, line, text
+from mlcc.tune.svg import GREY, circle, curve, line, svg_document, text
 
 COLOURS = ("#d1242f", "#0969da", "#1a7f37", "#8250df", "#e16f24", "#0a7ea4", "#bf3989", "#9a6700")
 LEFT, TOP, WIDE, HIGH = 60, 40, 520, 260
@@ -35,7 +35,7 @@ def _kernel(tuning: Tuning, kernel: KernelSearch) -> dict[str, Any]:
     record = tuning.winner(kernel)
     return {
         "names": list(kernel.task.names), "workload": kernel.task.key, "calls": kernel.task.calls,
-        "share": kernel.share, "default_seconds": kernel.default_seconds, "floor_seconds": kernel.floor_seconds,
+        "share": kernel.share, "default_seconds": kernel.default_seconds, "floor_seconds": kernel.roofline_seconds,
         "trials": kernel.trials, "failed": kernel.failed, "why_done": kernel.why_done,
         "ratio": record.ratio if record is not None else None, "bound": record.bound if record is not None else None,
         "history": [list(point) for point in kernel.history],
@@ -55,7 +55,7 @@ def report_svg(tuning: Tuning) -> str:
         y = TOP + HIGH + 60 + index * ROW
         words = f"{kernel.name}: {kernel.share:.0%} of the time, {kernel.ratio or 1.0:.2f} of the default's"
         body += [circle(2 * LEFT + WIDE, y - 4, COLOURS[index]), text(2 * LEFT + WIDE + 12, y, words)]
-    return document(2 * (LEFT + WIDE) + 20, TOP + HIGH + 60 + max(len(kernels), 1) * ROW, body)
+    return svg_document(2 * (LEFT + WIDE) + 20, TOP + HIGH + 60 + max(len(kernels), 1) * ROW, body)
 
 
 def _panel(

@@ -11,12 +11,12 @@ from mlcc.ir import tir
 from mlcc.ir.node import children, find, walk
 from mlcc.passes.lowering.work_estimate import extent_at
 from mlcc.tune.contracts import Task
-from mlcc.tune.floors import Floors
+from mlcc.tune.peak_rates import PeakRates
 
 _ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min, tir.Call)
 
 
-def least_seconds(task: Task, floors: Floors) -> float:
+def least_seconds(task: Task, floors: PeakRates) -> float:
     """Return the roofline time of a call: the larger of its times for arithmetic and compulsory memory traffic.
 
     0 if the trip counts are unknown.

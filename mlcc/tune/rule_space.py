@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from mlcc.passes.auto_schedule.plans import Plan, Planned, Plans
+from mlcc.passes.auto_schedule.plans import AppliedPlan, Plan, Plans
 from mlcc.passes.lowering.versions import function_facts
 from mlcc.tune.contracts import Candidate, Task
 from mlcc.tune.option_effects import OptionEffects
@@ -52,7 +52,7 @@ class RuleSpace:
             search.learn(batch, ratios)
 
 
-def _candidate(planned: Planned) -> Candidate:
+def _candidate(planned: AppliedPlan) -> Candidate:
     trace = planned.answer.trace
     assert trace is not None
     decisions = ((RULE, planned.plan.rule), *planned.plan.choices.items())
@@ -67,7 +67,7 @@ class _QueuedPlan:
     change: str
     predicted: float
     noise: float
-    planned: Planned | None = None
+    planned: AppliedPlan | None = None
 
 
 class _Search:
@@ -78,7 +78,7 @@ class _Search:
         self._queue: list[_QueuedPlan] = []
         self._queued_names: set[str] = set()  # plans that have been queued
         self._seen_keys: set[str] = set()  # keys of built plans
-        self._measured: list[tuple[float, Planned]] = []  # with their ratios; their neighbours are not queued yet
+        self._measured: list[tuple[float, AppliedPlan]] = []  # with their ratios; their neighbours are not queued yet
         self._best = 1.0
         default = plans.default
         self._effects = OptionEffects({} if default is None else _options(default.plan))
@@ -90,9 +90,9 @@ class _Search:
             if default is None or rule.name != default.plan.rule:
                 self._enqueue(Plan(rule.name), RULE, plans.rule_cost(rule.name))
 
-    def batch(self, size: int) -> list[Planned]:
+    def batch(self, size: int) -> list[AppliedPlan]:
         """The next plans to measure, most promising first; none at the end."""
-        chosen: list[Planned] = []
+        chosen: list[AppliedPlan] = []
         changes: dict[str, int] = {}
         while len(chosen) < size:
             if not self._queue:
@@ -118,7 +118,7 @@ class _Search:
             chosen.append(planned)
         return chosen
 
-    def learn(self, batch: Sequence[Planned], ratios: Sequence[float | None]) -> None:
+    def learn(self, batch: Sequence[AppliedPlan], ratios: Sequence[float | None]) -> None:
         """Take in the measured ratios of a batch."""
         for planned, ratio in zip(batch, ratios, strict=True):
             self._effects.add(_options(planned.plan), math.log((ratio or FAILURE_RATIO) / planned.predicted))
@@ -131,7 +131,7 @@ class _Search:
             self._measured.remove(best)
             self._queue_neighbours(best[1])
 
-    def _queue_neighbours(self, planned: Planned) -> None:
+    def _queue_neighbours(self, planned: AppliedPlan) -> None:
         for change, plan, predicted in self._plans.neighbours(planned):
             if not (self._serial and change.startswith("parallel")):
                 self._enqueue(plan, change, predicted)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Never
 
 from mlcc.tune.arg_info import ArgInfo
-from mlcc.tune.builder import without_hooks
+from mlcc.tune.builder import refuse_hooks
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class LocalRunner(Runner):
         alloc_repeat: int = 1, f_alloc_argument: Any = None, f_run_evaluator: Any = None, f_cleanup: Any = None,
         initializer: Any = None,
     ) -> None:  # fmt: skip
-        without_hooks(
+        refuse_hooks(
             f_alloc_argument=f_alloc_argument, f_run_evaluator=f_run_evaluator, f_cleanup=f_cleanup,
             initializer=initializer,
         )  # fmt: skip

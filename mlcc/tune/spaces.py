@@ -11,7 +11,7 @@ from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.tune.contracts import Space, Task
 
 # word -> "module:function" that gives the space of a task
-SPACES = {"rules": "mlcc.tune.rule_space:RuleSpace", "generic": "mlcc.tune.strategy_space:GenericSpace"}
+SPACE_FACTORIES = {"rules": "mlcc.tune.rule_space:RuleSpace", "generic": "mlcc.tune.strategy_space:GenericSpace"}
 SCRIPT = "mlcc.tune.strategy_space:ScriptSpace"  # takes the path of a .mls file as well
 
 
@@ -19,10 +19,10 @@ def space_factory(word: str) -> Callable[[Task], Space]:
     """Return the factory of design spaces that a word names. Raises CompileError E1133 for an unknown word."""
     if word.endswith(".mls"):
         return partial(_import_name(SCRIPT), path=word)
-    if word not in SPACES:
-        help = did_you_mean(word, SPACES) or f"there are {', '.join(SPACES)}, or a file FILE.mls"
+    if word not in SPACE_FACTORIES:
+        help = did_you_mean(word, SPACE_FACTORIES) or f"there are {', '.join(SPACE_FACTORIES)}, or a file FILE.mls"
         raise CompileError(error("E1133", f"there is no design space `{word}`", help=help))
-    return _import_name(SPACES[word])  # type: ignore[no-any-return]
+    return _import_name(SPACE_FACTORIES[word])  # type: ignore[no-any-return]
 
 
 def _import_name(place: str) -> Any:

@@ -8,7 +8,7 @@ from html import escape
 GREY, PALE = "#57606a", "#d0d7de"
 
 
-def document(width: float, height: float, body: Iterable[str]) -> str:
+def svg_document(width: float, height: float, body: Iterable[str]) -> str:
     """Return an SVG document with a white background."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '

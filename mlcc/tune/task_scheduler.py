@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlcc.tune.kernel_search import KernelSearch
-    from mlcc.tune.loop import Loop
     from mlcc.tune.tune_context import TuneContext
+    from mlcc.tune.tuning_loop import TuningLoop
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class TaskScheduler:
     measure_callbacks_: Sequence[Any] = ()
     database_: Any = None
 
-    def choose(self, loop: Loop, kernels: Sequence[KernelSearch]) -> KernelSearch:
+    def choose(self, loop: TuningLoop, kernels: Sequence[KernelSearch]) -> KernelSearch:
         """Choose one of the unfinished kernels, of which there is at least one."""
         raise NotImplementedError
 
@@ -55,14 +55,14 @@ class GradientBased(TaskScheduler):
     def __init__(self, *, alpha: float = 0.2, window_size: int = 3, seed: int = -1) -> None:
         self.alpha, self.window_size, self.seed = alpha, window_size, seed
 
-    def choose(self, loop: Loop, kernels: Sequence[KernelSearch]) -> KernelSearch:
+    def choose(self, loop: TuningLoop, kernels: Sequence[KernelSearch]) -> KernelSearch:
         return max(kernels, key=loop.expected)
 
 
 class RoundRobin(TaskScheduler):
     """Chooses the tasks in turn. TVM: `RoundRobin`."""
 
-    def choose(self, loop: Loop, kernels: Sequence[KernelSearch]) -> KernelSearch:
+    def choose(self, loop: TuningLoop, kernels: Sequence[KernelSearch]) -> KernelSearch:
         return min(kernels, key=lambda kernel: kernel.batches)
 
 

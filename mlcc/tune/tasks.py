@@ -13,19 +13,19 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.versions import cpu_of
 from mlcc.ir.visit import used_vars
 from mlcc.machine.target import Target
-from mlcc.passes.auto_schedule.choose import constant_parameters
-from mlcc.passes.auto_schedule.eligibility import why_left_alone
+from mlcc.passes.auto_schedule.apply_rules import constant_parameters
+from mlcc.passes.auto_schedule.eligibility import why_ineligible
 from mlcc.passes.manage.manager import Pipeline
-from mlcc.records.workload import key_of, plain
+from mlcc.records.workload import key_of, without_module_attrs
 from mlcc.relax.origins import kernel_origins
 from mlcc.relax.queries import all_bindings, tir_callee
 from mlcc.tune.contracts import Task
 
-SCHEDULING = "auto-schedule"
+SCHEDULING_PASS = "auto-schedule"
 
 
 @dataclass(frozen=True, eq=False)
-class Extracted:
+class ExtractedModule:
     """A module before scheduling, the remaining passes (`left`), and its tasks."""
 
     module: IRModule
@@ -36,7 +36,7 @@ class Extracted:
 def extract(
     module: IRModule, target: Target, *, level: int = 2, threads: int = 1, kernels: str = "*",
     sizes: Mapping[str, int] | None = None,
-) -> Extracted:  # fmt: skip
+) -> ExtractedModule:  # fmt: skip
     """Run the passes of a level up to where it schedules, and gather the kernels.
 
     `kernels` is a glob over the names of kernels and over what they were in the source model; `sizes` gives symbolic
@@ -49,7 +49,7 @@ def extract(
 
     check(module, build=True)
     passes = build_pipeline(module, target, level, None).passes
-    at = next((n for n, one in enumerate(passes) if one.name == SCHEDULING), None)
+    at = next((n for n, one in enumerate(passes) if one.name == SCHEDULING_PASS), None)
     if at is None:
         raise CompileError(error("E1130", f"-O{level} schedules nothing for {target.kind}", help="tune for -O2 or -O3"))
     ready = run_passes(module, Pipeline(passes[:at]), target=target, verify_each=False, builds=True)
@@ -68,16 +68,18 @@ def extract(
         constants = known.get(names[0], frozenset())
         bound = _bound_sizes(first, sizes or {})
         count = max(sum(calls[n] for n in names), 1)
-        tasks.append(Task(key, tuple(names), plain(first), target, threads, level, constants, count, bound))
-    return Extracted(ready, Pipeline(passes[at:]), tuple(tasks))
+        tasks.append(
+            Task(key, tuple(names), without_module_attrs(first), target, threads, level, constants, count, bound)
+        )
+    return ExtractedModule(ready, Pipeline(passes[at:]), tuple(tasks))
 
 
 def _select_kernels(module: IRModule, kernels: str) -> list[str]:
     """Select the functions to tune. Raises CompileError E1131 if there is none."""
     candidates = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc) and cpu_of(f) is None}
-    untouched = [name for name, func in candidates.items() if why_left_alone(func) is None]
+    untouched = [name for name, func in candidates.items() if why_ineligible(func) is None]
     if not untouched:
-        reasons = {name: why_left_alone(func) for name, func in candidates.items()}
+        reasons = {name: why_ineligible(func) for name, func in candidates.items()}
         help = "; ".join(f"{name}: {why}" for name, why in [*reasons.items()][:3]) or "it has no kernels"
         raise CompileError(error("E1131", "there is no kernel to tune", help=help))
     origins = kernel_origins(module)

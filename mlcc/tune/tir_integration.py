@@ -9,7 +9,7 @@ from mlcc.ir.module import IRModule
 from mlcc.machine.target import Target
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.tune.database import Database
-from mlcc.tune.tune import TuneConfig, context_of, tune_tasks
+from mlcc.tune.tune import TuneConfig, make_context, tune_tasks
 
 
 def tune_tir(
@@ -34,7 +34,7 @@ def tune_tir(
     if max_trials_global is None:
         raise ValueError("pass `max_trials_global` or a `config`: the number of candidates to measure")
     chosen = (special_space or {}).get(task_name, space)
-    context = context_of(mod, target, chosen, strategy, task_name, seed)
+    context = make_context(mod, target, chosen, strategy, task_name, seed)
     tuned = tune_tasks(
         tasks=[context], work_dir=work_dir, max_trials_global=max_trials_global,
         max_trials_per_task=max_trials_per_task, num_trials_per_iter=num_trials_per_iter, builder=builder,

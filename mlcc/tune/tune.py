@@ -15,29 +15,29 @@ from mlcc.passes.schedule.trace import Trace
 from mlcc.records.database import MEMORY
 from mlcc.records.database import Database as Records
 from mlcc.records.record import FINAL
-from mlcc.records.workload import MAIN, key_of, plain
+from mlcc.records.workload import MAIN, key_of, without_module_attrs
 from mlcc.runtime.threads import get_num_threads
 from mlcc.tune import runner as runners
 from mlcc.tune.builder import Builder, BuilderResult, LocalBuilder
 from mlcc.tune.contracts import Candidate, Runner, Task
-from mlcc.tune.cost_model import CostModel, Unchanging
+from mlcc.tune.cost_model import CostModel, FrozenModel
 from mlcc.tune.database import Database, JSONDatabase, TuningRecord
-from mlcc.tune.given_runner import GivenRunner
 from mlcc.tune.kernel_search import FINALISTS, KernelSearch
-from mlcc.tune.loop import Limits, Loop
 from mlcc.tune.measure import protocol
 from mlcc.tune.measure.gpu import GpuRunner
 from mlcc.tune.measure.local import LocalRunner
 from mlcc.tune.measure_callback import AddToDatabase, MeasureCallback, UpdateCostModel
 from mlcc.tune.profiler import Profiler
-from mlcc.tune.recorded import RecordedRunner, candidate_key
+from mlcc.tune.ratio_statistics import median_ratio
+from mlcc.tune.recorded_runner import RecordedRunner, candidate_key
 from mlcc.tune.runner import RunnerResult
 from mlcc.tune.search_strategy import MeasureCandidate
 from mlcc.tune.space_generator import PostOrderApply
 from mlcc.tune.strategy_space import StrategySpace
 from mlcc.tune.task_scheduler import TaskRecord, TaskScheduler
 from mlcc.tune.tune_context import TuneContext
-from mlcc.tune.verdict import estimate
+from mlcc.tune.tuning_loop import SearchLimits, TuningLoop
+from mlcc.tune.user_runner import UserRunner
 
 _RECORDS = "tune.db"
 _LEVEL = 2
@@ -82,7 +82,7 @@ def tune_tasks(
     scheduler.database_, scheduler.measure_callbacks_ = output_database, callbacks
     model = CostModel.create(cost_model)
     if not any(isinstance(one, UpdateCostModel) for one in callbacks):
-        model = Unchanging(model)
+        model = FrozenModel(model)
     spaces = [_ContextSpace(scheduler, at, num_trials_per_iter, model) for at in range(len(tasks))]
     if work_dir is not None:
         os.makedirs(work_dir, exist_ok=True)
@@ -92,8 +92,8 @@ def tune_tasks(
             searches = [_search(space, measuring, records) for space in spaces]
             try:
                 with Profiler.timeit("Search"):
-                    limits = Limits(budget, max_trials_global, _NO_EARLY_STOP, max_trials_per_task)
-                    Loop(searches, limits, choose=scheduler.choose).run()
+                    limits = SearchLimits(budget, max_trials_global, _NO_EARLY_STOP, max_trials_per_task)
+                    TuningLoop(searches, limits, choose=scheduler.choose).run()
             finally:
                 with Profiler.timeit("Finalists"):
                     adds = any(isinstance(one, AddToDatabase) for one in callbacks)
@@ -148,7 +148,7 @@ def _task(context: TuneContext, weight: float) -> Task:
     funcs = [f for f in context.mod.functions.values() if isinstance(f, tir.PrimFunc)]
     if len(funcs) != 1 or list(context.mod.functions) != [MAIN]:
         raise ValueError("a context must have a single kernel: pass the module of one function, or use tune_relax")
-    func = plain(funcs[0])
+    func = without_module_attrs(funcs[0])
     threads = context.target.num_cores if isinstance(context.target, LlvmTarget) else 0
     return Task(
         key_of(func), (context.task_name,), func, context.target, threads or get_num_threads(), _LEVEL,
@@ -172,7 +172,7 @@ def _commit(database: Database, records: Records, search: KernelSearch, space: _
     other candidate counts as faster than they are then."""
     own = [r for r in records.records(search.task.key) if r.setting == search.runner.setting]
     known = {r.candidate: r for r in own if r.ratios and r.stage != FINAL}
-    ranked = sorted((estimate(r.ratios), key) for key, r in known.items() if key in space.proposed)
+    ranked = sorted((median_ratio(r.ratios), key) for key, r in known.items() if key in space.proposed)
     seconds = search.default_seconds
     if seconds is None:
         return
@@ -208,7 +208,7 @@ def _runner(builder: Any, runner: Any, spaces: Sequence[_ContextSpace]) -> Runne
     if len(kinds) > 1:
         raise ValueError(f"all kernels must be for one kind of target, not for {', '.join(sorted(kinds))}")
     if not isinstance(runs, runners.LocalRunner):
-        return GivenRunner(builds, runs)
+        return UserRunner(builds, runs)
     if not isinstance(builds, LocalBuilder):
         raise ValueError("a custom builder needs a custom runner: LocalRunner builds the candidates itself")
     return _default_runner(builds, runs, spaces[0].task.target if spaces else Target())
@@ -218,7 +218,7 @@ def _default_runner(builder: LocalBuilder, runner: runners.LocalRunner, target: 
     if isinstance(target, CudaTarget):
         return GpuRunner(seconds=max(builder.timeout_sec, runner.timeout_sec))
     cold = runner.evaluator_config.enable_cpu_cache_flush
-    limits = protocol.Limits(seconds=runner.timeout_sec)
+    limits = protocol.ResourceLimits(seconds=runner.timeout_sec)
     return LocalRunner(builder.max_workers, limits=limits, cold=cold, build_seconds=builder.timeout_sec)
 
 
@@ -230,7 +230,7 @@ def _database(given: Any, work_dir: str | None, module_equality: str) -> Databas
     return Database.create(given)
 
 
-def context_of(mod: Any, target: Target | str, space: Any, strategy: Any, name: str, seed: int | None) -> TuneContext:
+def make_context(mod: Any, target: Target | str, space: Any, strategy: Any, name: str, seed: int | None) -> TuneContext:
     """The context of one kernel."""
     return TuneContext(
         mod, target=target, space_generator=space, search_strategy=strategy, task_name=name,

@@ -76,6 +76,6 @@ def _each_function(
     report = Report()
     with deep_recursion():
         for func in module.functions.values():
-            report.near = func.span
+            report.nearest_span = func.span
             rule(func, module, report)
     return report.found

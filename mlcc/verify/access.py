@@ -59,26 +59,26 @@ class _Check(BlockAccess):
         super()._stmt(stmt)
         self._conditional -= guarded
 
-    def _swept(self, low: Expr, high: Expr) -> Interval:
+    def _relax_range(self, low: Expr, high: Expr) -> Interval:
         """Exact bounds of an index, or no bounds if a variable occurs twice (intervals treat both as independent)."""
         first = self._analyzer.simplify(low)
         last = first if high is low else self._analyzer.simplify(high)
         if not (self._uses_variables_once(first) and self._uses_variables_once(last)):
             return EVERYTHING
-        return super()._swept(first, last)
+        return super()._relax_range(first, last)
 
     def _uses_variables_once(self, expr: Expr) -> bool:
         """Return True if each loop variable occurs at most once in an expression."""
         used = [v for v in occurrences(expr) if v in self._domains]
         return len(used) == len(set(used))
 
-    def _by_pointer(self, data: tir.Var, mask: int, at: object) -> None:
+    def _pointer_access(self, data: tir.Var, mask: int, at: object) -> None:
         """Ignore accesses by pointer: they may use any part of the buffer, so no fault is certain."""
 
-    def _touch(self, accesses: Accesses, buffer: tir.Buffer, region: Region) -> None:
+    def _record_access(self, accesses: Accesses, buffer: tir.Buffer, region: Region) -> None:
         match = self._matched.get(buffer.data)
         if match is not None:
-            region = self._through(match, region)
+            region = self._to_source_region(match, region)
             buffer = match.source.buffer
         if buffer.data in self._local or buffer.data in self._allocated:
             return

@@ -18,9 +18,9 @@ from mlcc.errors import Label
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm
-from mlcc.verify.needed import Needed, needed
+from mlcc.verify.format_expr import format_expr
+from mlcc.verify.read_bounds import ReadBounds, read_bounds
 from mlcc.verify.report import Report
-from mlcc.verify.spell import spell
 
 
 @dataclass(eq=False)
@@ -35,28 +35,28 @@ class Domains:
         self.loops = {}
 
 
-Part = tuple[object, ...]
+PartitionKey = tuple[object, ...]
 
 
-def part_of(block: tir.Block) -> Part:
+def partition_key(block: tir.Block) -> PartitionKey:
     """Return a key that is equal for the parts of one block in a partitioned loop: writes and axes, in any order."""
     axes = [(a.kind.name, tir.const_int(a.dom.min), tir.const_int(a.dom.extent)) for a in block.iter_vars]
     known = all(low is not None and extent is not None for _, low, extent in axes)
     return (*(r.buffer for r in block.writes or ()), *sorted(axes)) if known else (block,)
 
 
-class Local:
+class LocalBuffers:
     """The buffers that a function allocates, and the regions of them that it reads."""
 
     def __init__(self) -> None:
         self.allocated: set[tir.Var] = set()
         self.func: tir.PrimFunc | None = None
-        self._read_bounds: Needed | None = None
+        self._read_bounds: ReadBounds | None = None
 
     def misses(self, block: tir.Block, axis: tir.Var, value: Expr, analyzer: Analyzer) -> bool:
         """Return True if some block reads elements that `block` leaves unwritten when `axis` is bound to `value`."""
         if self._read_bounds is None:
-            self._read_bounds = needed(self.func) if self.func is not None else {}
+            self._read_bounds = read_bounds(self.func) if self.func is not None else {}
         written = analyzer.bound(value)
         for region in block.writes:
             spans = self._read_bounds.get(region.buffer.data, [])
@@ -67,7 +67,7 @@ class Local:
 
 
 def check_axes(
-    realize: tir.BlockRealize, domains: Domains, guarded: bool, report: Report, is_part: bool, local: Local
+    realize: tir.BlockRealize, domains: Domains, guarded: bool, report: Report, is_part: bool, local: LocalBuffers
 ) -> None:
     """Report axes whose bindings do not cover their domain, or leave it.
 
@@ -96,7 +96,7 @@ def _may_write_caller_memory(block: tir.Block, allocated: set[tir.Var]) -> bool:
 
 def _check_axis(
     block: tir.Block, axis: tir.IterVar, value: Expr, domains: Domains, guarded: bool, partial_ok: bool, report: Report,
-    is_part: bool, local: Local,
+    is_part: bool, local: LocalBuffers,
 ) -> None:  # fmt: skip
     if isinstance(value, tir.Var) and _same_range(domains.ranges.get(value), axis.dom):
         return
@@ -160,16 +160,16 @@ def _loop_labels(used: list[tir.Var], domains: Domains) -> tuple[Label, ...]:
 
 def _extent(loop: tir.For) -> str:
     value = tir.const_int(loop.extent)
-    return str(value) if value is not None else spell(loop.extent)
+    return str(value) if value is not None else format_expr(loop.extent)
 
 
 def _interval_text(interval: Interval, analyzer: Analyzer) -> str:
     low, high = (analyzer.simplify(e) for e in (interval.low, interval.high))  # type: ignore[arg-type]
-    return f"{spell(low)}..{spell(high)}"
+    return f"{format_expr(low)}..{format_expr(high)}"
 
 
 def _extent_text(interval: Interval, analyzer: Analyzer) -> str:
-    return spell(analyzer.simplify(c.add(c.sub(interval.high, interval.low), 1)))  # type: ignore[arg-type]
+    return format_expr(analyzer.simplify(c.add(c.sub(interval.high, interval.low), 1)))  # type: ignore[arg-type]
 
 
 def _vars(expr: Expr) -> list[tir.Var]:

@@ -8,10 +8,10 @@ from typing import Any
 from mlcc.errors import did_you_mean
 from mlcc.ir import relax, tir
 from mlcc.ir.tir import Expr
-from mlcc.verify.expressions import Problem
+from mlcc.verify.expressions import RuleViolation
 
 
-def call_problem(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None:
+def call_error(call: tir.Call, functions: Mapping[str, Any]) -> RuleViolation | None:
     """Return the error of a call, without looking into its arguments, or None."""
     for argument in call.args:
         if not isinstance(argument, Expr):
@@ -24,7 +24,7 @@ def call_problem(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None
     return _choice(call) if name == "if_then_else" else _intrinsic(call, name)
 
 
-def _function(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None:
+def _function(call: tir.Call, functions: Mapping[str, Any]) -> RuleViolation | None:
     func = functions.get(call.op.name)
     if func is None:
         return None  # missing functions are reported when building
@@ -35,7 +35,7 @@ def _function(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None:
     return _launch(call, func) if func.attrs.get("tir.is_global_func") else None
 
 
-def _launch(call: tir.Call, kernel: tir.PrimFunc) -> Problem | None:
+def _launch(call: tir.Call, kernel: tir.PrimFunc) -> RuleViolation | None:
     """Return the error of a launch's arguments, or None. Arguments are copied bitwise: their dtypes must match."""
     for number, (arg, param) in enumerate(zip(call.args, kernel.params, strict=True)):
         if arg.dtype is not param.dtype:
@@ -44,7 +44,7 @@ def _launch(call: tir.Call, kernel: tir.PrimFunc) -> Problem | None:
     return None
 
 
-def _choice(call: tir.Call) -> Problem | None:
+def _choice(call: tir.Call) -> RuleViolation | None:
     if len(call.args) != 3:
         return "E0345", f"`if_then_else` takes 3 arguments, but {len(call.args)} were given"
     condition, yes, no = call.args
@@ -55,7 +55,7 @@ def _choice(call: tir.Call) -> Problem | None:
     return None
 
 
-def _intrinsic(call: tir.Call, name: str) -> Problem | None:
+def _intrinsic(call: tir.Call, name: str) -> RuleViolation | None:
     from mlcc.ir import intrinsics
 
     intrinsic = intrinsics.find(name)

@@ -9,10 +9,10 @@ from mlcc.ir.construct import wrap
 from mlcc.ir.dtypes import BOOL, DType
 from mlcc.ir.tir import Expr
 
-Problem = tuple[str, str]  # code and message
+RuleViolation = tuple[str, str]  # code and message
 
 
-def problem(expr: Expr) -> Problem | None:
+def expression_error(expr: Expr) -> RuleViolation | None:
     """Return the error of this node, without its operands, or None."""
     rule = _RULES.get(type(expr))
     if rule is not None:
@@ -29,11 +29,11 @@ def _name(expr: Expr) -> str:
     return f"`{symbol}`" if symbol else f"`{type(expr).__name__}`"
 
 
-def _mismatch(message: str) -> Problem:
+def _mismatch(message: str) -> RuleViolation:
     return "E0337", message
 
 
-def _int(expr: tir.IntImm) -> Problem | None:
+def _int(expr: tir.IntImm) -> RuleViolation | None:
     dtype = expr.dtype
     if dtype.lanes != 1 or not (dtype.is_int or dtype.is_bool or dtype.is_handle):
         return _mismatch(f"an integer constant cannot have dtype {dtype}")
@@ -42,13 +42,13 @@ def _int(expr: tir.IntImm) -> Problem | None:
     return None
 
 
-def _float(expr: tir.FloatImm) -> Problem | None:
+def _float(expr: tir.FloatImm) -> RuleViolation | None:
     if expr.dtype.lanes != 1 or not expr.dtype.is_float:
         return _mismatch(f"a floating constant cannot have dtype {expr.dtype}")
     return None
 
 
-def _cast(expr: tir.Cast) -> Problem | None:
+def _cast(expr: tir.Cast) -> RuleViolation | None:
     have, want = expr.value.dtype, expr.dtype
     if have.lanes != want.lanes:
         return _mismatch(f"a cast from {have} to {want} changes the number of lanes")
@@ -57,7 +57,7 @@ def _cast(expr: tir.Cast) -> Problem | None:
     return None
 
 
-def _binary(expr: tir.BinaryOp) -> Problem | None:
+def _binary(expr: tir.BinaryOp) -> RuleViolation | None:
     left, right = expr.lhs.dtype, expr.rhs.dtype
     if left is not right:
         return _mismatch(f"the operands of {_name(expr)} are {left} and {right}")
@@ -68,7 +68,7 @@ def _binary(expr: tir.BinaryOp) -> Problem | None:
     return None
 
 
-def _compare(expr: tir.CompareOp) -> Problem | None:
+def _compare(expr: tir.CompareOp) -> RuleViolation | None:
     left, right = expr.lhs.dtype, expr.rhs.dtype
     if left is not right:
         return _mismatch(f"the operands of {_name(expr)} are {left} and {right}")
@@ -77,20 +77,20 @@ def _compare(expr: tir.CompareOp) -> Problem | None:
     return None
 
 
-def _logic(expr: tir.BinaryOp) -> Problem | None:
+def _logic(expr: tir.BinaryOp) -> RuleViolation | None:
     for side in (expr.lhs, expr.rhs):
         if not side.dtype.is_bool:
             return _mismatch(f"{_name(expr)} takes bool, not {side.dtype}")
     return _binary(expr)
 
 
-def _not(expr: tir.Not) -> Problem | None:
+def _not(expr: tir.Not) -> RuleViolation | None:
     if not expr.value.dtype.is_bool or expr.dtype is not expr.value.dtype:
         return _mismatch(f"`not` takes and gives bool, not {expr.value.dtype}")
     return None
 
 
-def _select(expr: tir.Select) -> Problem | None:
+def _select(expr: tir.Select) -> RuleViolation | None:
     condition = expr.condition.dtype
     if not condition.is_bool or condition.lanes not in (1, expr.dtype.lanes):
         return "E0342", f"the condition of a `Select` of {expr.dtype} is {condition}"
@@ -99,18 +99,18 @@ def _select(expr: tir.Select) -> Problem | None:
     return None
 
 
-def _ramp(expr: tir.Ramp) -> Problem | None:
+def _ramp(expr: tir.Ramp) -> RuleViolation | None:
     base, stride = expr.base.dtype, expr.stride.dtype
     if base is not stride or not base.is_int or base.lanes != 1:
         return _mismatch(f"base and stride of a `Ramp` must be integers of the same dtype, not {base} and {stride}")
     return _lanes(expr, base, expr.lanes)
 
 
-def _broadcast(expr: tir.Broadcast) -> Problem | None:
+def _broadcast(expr: tir.Broadcast) -> RuleViolation | None:
     return _lanes(expr, expr.value.dtype, expr.lanes)
 
 
-def _lanes(expr: Expr, part: DType, lanes: int) -> Problem | None:
+def _lanes(expr: Expr, part: DType, lanes: int) -> RuleViolation | None:
     if lanes < 1:
         return _mismatch(f"{_name(expr)} has {lanes} lanes")
     if part.lanes != 1:
@@ -120,7 +120,7 @@ def _lanes(expr: Expr, part: DType, lanes: int) -> Problem | None:
     return None
 
 
-def _shuffle(expr: tir.Shuffle) -> Problem | None:
+def _shuffle(expr: tir.Shuffle) -> RuleViolation | None:
     if not expr.vectors or not expr.indices:
         return _mismatch("a `Shuffle` must have vectors and indices")
     element = expr.vectors[0].dtype.element
@@ -136,7 +136,7 @@ def _shuffle(expr: tir.Shuffle) -> Problem | None:
     return None
 
 
-def _let(expr: tir.Let) -> Problem | None:
+def _let(expr: tir.Let) -> RuleViolation | None:
     if expr.var.dtype is not expr.value.dtype:
         return _mismatch(f"`{expr.var.name}` is {expr.var.dtype}, but its value is {expr.value.dtype}")
     if expr.dtype is not expr.body.dtype:
@@ -144,7 +144,7 @@ def _let(expr: tir.Let) -> Problem | None:
     return None
 
 
-def access_problem(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> Problem | None:
+def access_error(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> RuleViolation | None:
     """Return the error of the access `buffer[indices]`, or None: its rank, dtype of indices, vector indices."""
     if len(indices) != len(buffer.shape):
         return (
@@ -165,8 +165,8 @@ def access_dtype(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> DType:
     return buffer.dtype.with_lanes(buffer.dtype.lanes * lanes)
 
 
-def _load(expr: tir.BufferLoad) -> Problem | None:
-    violation = access_problem(expr.buffer, expr.indices)
+def _load(expr: tir.BufferLoad) -> RuleViolation | None:
+    violation = access_error(expr.buffer, expr.indices)
     if violation is not None:
         return violation
     want = access_dtype(expr.buffer, expr.indices)
@@ -175,7 +175,7 @@ def _load(expr: tir.BufferLoad) -> Problem | None:
     return None
 
 
-def _reduce(expr: tir.Reduce) -> Problem | None:
+def _reduce(expr: tir.Reduce) -> RuleViolation | None:
     return "E0349", "a reduction expression is not allowed in a function; use a block with reduce axes"
 
 
@@ -183,7 +183,7 @@ def _count_text(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-_RULES: dict[type, Callable[..., Problem | None]] = {
+_RULES: dict[type, Callable[..., RuleViolation | None]] = {
     tir.IntImm: _int, tir.FloatImm: _float, tir.Cast: _cast, tir.And: _logic, tir.Or: _logic, tir.Not: _not,
     tir.Select: _select, tir.Ramp: _ramp, tir.Broadcast: _broadcast, tir.Shuffle: _shuffle, tir.Let: _let,
     tir.BufferLoad: _load, tir.Reduce: _reduce,

@@ -10,10 +10,10 @@ from mlcc.ir import relax, tir
 from mlcc.ir.node import children
 from mlcc.ir.visit import substitute
 from mlcc.ops.infer import match_info
-from mlcc.ops.sizes import info_too_large
-from mlcc.verify.graph_calls import check_call, impurity, place_of
-from mlcc.verify.infos import Functions, clash, dims_in, own_variables
+from mlcc.ops.size_limits import info_too_large
+from mlcc.verify.graph_calls import check_call, diagnostic_node, impurity_reason
 from mlcc.verify.report import Report
+from mlcc.verify.struct_info import Functions, bound_variables, dims_in, mismatch
 
 
 class GraphVerifier:
@@ -46,7 +46,7 @@ class GraphVerifier:
             self._bind(param, param)
             if isinstance(param, relax.DataflowVar):
                 self.report.add("E0494", f"parameter `{param.name}` is a dataflow variable", param)
-            self._sizes.update(own_variables(param.struct_info))
+            self._sizes.update(bound_variables(param.struct_info))
         for param in func.params:
             self._info(param.struct_info, param)
         if not isinstance(func.body, relax.SeqExpr):
@@ -56,7 +56,7 @@ class GraphVerifier:
         self._info(func.ret_struct_info, func)
         have = func.body.body.struct_info
         if func.ret_struct_info is not None and have is not None:
-            why = clash(func.ret_struct_info, have)
+            why = mismatch(func.ret_struct_info, have)
             if why is not None:
                 where = func.body if func.body.span is not None else func
                 self.report.add("E0495", f"the result does not fit the declared one: {why}", where)
@@ -83,15 +83,15 @@ class GraphVerifier:
         self._expr(seq.body)
 
     def _binding(self, binding: relax.Binding) -> None:
-        near = self.report.near
+        near = self.report.nearest_span
         self.report.at(binding)
         if isinstance(binding, relax.MatchCast):
             self._expr(binding.value)
             have = binding.value.struct_info
             stated = binding.struct_info if have is None else self._substitute_new_sizes(binding.struct_info, have)
-            self._sizes.update(own_variables(binding.struct_info))
+            self._sizes.update(bound_variables(binding.struct_info))
             self._info(binding.struct_info, binding)
-            why = clash(stated, have) if have is not None else None
+            why = mismatch(stated, have) if have is not None else None
             if why is not None:
                 self.report.add("E0492", f"this match_cast cannot hold: {why}", binding)
             self._bind(binding.var, binding)
@@ -104,13 +104,13 @@ class GraphVerifier:
                 self._bind(binding.var, binding)
             self._info(binding.var.struct_info, binding)
             stated_info, have = binding.var.struct_info, binding.value.struct_info
-            why = clash(stated_info, have) if stated_info is not None and have is not None else None
+            why = mismatch(stated_info, have) if stated_info is not None and have is not None else None
             if why is not None:
                 message = f"the value of `{binding.var.name}` does not fit its annotation: {why}"
                 self.report.add("E0496", message, binding)
         else:
             self.report.add("E0494", f"`{type(binding).__name__}` is not a binding", binding)
-        self.report.near = near
+        self.report.nearest_span = near
 
     def _substitute_new_sizes(self, want: relax.StructInfo, have: relax.StructInfo) -> relax.StructInfo:
         """Substitute the new sizes in `want` by those of `have`: (n, n) and (3, 4) give (3, 3)."""
@@ -130,7 +130,7 @@ class GraphVerifier:
     # ------------------------------------------------------------ expressions
 
     def _expr(self, expr: relax.Expr) -> None:
-        near = self.report.near
+        near = self.report.nearest_span
         if not isinstance(expr, relax.Var):  # a variable's place is where it is bound
             self.report.at(expr)
         rule = self._rules.get(type(expr))
@@ -138,7 +138,7 @@ class GraphVerifier:
             self.report.add("E0494", f"`{type(expr).__name__}` is not allowed in a relax function", expr)
         else:
             rule(expr)
-        self.report.near = near
+        self.report.nearest_span = near
 
     def _leaf(self, expr: relax.Expr) -> None:
         pass
@@ -189,11 +189,13 @@ class GraphVerifier:
         elif isinstance(info, relax.PrimStructInfo):
             dtype = info.dtype
         elif info is not None and not isinstance(info, relax.ObjectStructInfo):
-            self.report.add("E0491", "the condition of `if` must be a single bool", place_of(expr.condition, expr))
+            self.report.add(
+                "E0491", "the condition of `if` must be a single bool", diagnostic_node(expr.condition, expr)
+            )
         if ndim or (dtype is not None and not dtype.is_bool):
             what = f"a tensor of {ndim} dimensions" if ndim else str(dtype)
             message = f"the condition of `if` must be a single bool, not {what}"
-            self.report.add("E0491", message, place_of(expr.condition, expr))
+            self.report.add("E0491", message, diagnostic_node(expr.condition, expr))
         for branch in (expr.true_branch, expr.false_branch):
             live, sizes, flow = set(self._live), set(self._sizes), self._in_dataflow
             self._expr(branch)
@@ -206,7 +208,7 @@ class GraphVerifier:
             self._expr(argument)
         for info in call.sinfo_args:
             self._info(info, call)
-        why = impurity(call, self._functions)
+        why = impurity_reason(call, self._functions)
         if why is not None:
             self._impure(call, why)
         check_call(call, self._functions, self.report)

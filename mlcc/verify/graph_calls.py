@@ -8,13 +8,13 @@ from typing import Any
 from mlcc.errors import Label
 from mlcc.ir import relax, tir
 from mlcc.ir.effects import written_parameters
-from mlcc.verify.infos import Bound, Functions, buffer_info, clash
 from mlcc.verify.report import Report
+from mlcc.verify.struct_info import Bound, Functions, buffer_info, mismatch
 
 _TIR_CALLS = ("relax.call_tir", "relax.call_tir_with_grad", "relax.call_tir_inplace")
 
 
-def impurity(call: relax.Call, functions: Functions) -> str | None:
+def impurity_reason(call: relax.Call, functions: Functions) -> str | None:
     """Return why a call is impure, as the start of a message, or None for a pure call."""
     op = call.op
     if isinstance(op, tir.Op):
@@ -71,11 +71,11 @@ def _arguments(
         return
     for at, (argument, want) in enumerate(zip(args, infos, strict=True)):
         have = argument.struct_info
-        why = clash(want, have, bound) if want is not None and have is not None else None
+        why = mismatch(want, have, bound) if want is not None and have is not None else None
         if why is not None:
             parameter = f"parameter `{names[at]}`" if at < len(names) else f"parameter {at}"
             message = f"argument {at} of `{name}` does not fit {parameter}: {why}"
-            report.add("E0487", message, place_of(argument, call))
+            report.add("E0487", message, diagnostic_node(argument, call))
 
 
 def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
@@ -116,7 +116,7 @@ def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
             continue
         is_result = at >= len(passed)
         want = buffer_info(buffer) if buffer is not None else _scalar_info(param)
-        why = clash(want, have, bound) if want is not None else None
+        why = mismatch(want, have, bound) if want is not None else None
         if why is None:
             continue
         if is_result:
@@ -126,7 +126,7 @@ def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
         else:
             argument = call.args[1].fields[at] if isinstance(call.args[1], relax.Tuple) else call
             message = f"argument {at} does not fit `{param.name}` of `{callee.name}`: {why}"
-            report.add("E0487", message, place_of(argument, call))
+            report.add("E0487", message, diagnostic_node(argument, call))
 
 
 def _check_inputs_unmodified(call: relax.Call, name: str, func: tir.PrimFunc, count: int, report: Report) -> None:
@@ -176,6 +176,6 @@ def missing_functions(root: Any, functions: Functions, report: Report) -> None:
             report.add("E0485", message, callee if callee.span is not None else node, "not defined", help=help)
 
 
-def place_of(argument: relax.Expr, user: relax.Expr) -> relax.Expr:
+def diagnostic_node(argument: relax.Expr, user: relax.Expr) -> relax.Expr:
     """Return the node to blame for an argument: itself, or `user` for a variable (its span is that of its binding)."""
     return user if isinstance(argument, relax.Var) or argument.span is None else argument

@@ -16,9 +16,9 @@ from mlcc.errors import Label
 from mlcc.ir import relax, tir
 from mlcc.ir.tir import Expr, ForKind
 from mlcc.verify.out_of_bounds import shape_symbols
-from mlcc.verify.paths import Loop, Paths, Step, each_once, pointers
+from mlcc.verify.paths import Loop, PathStep, PathVisitor, pointers, unique_nodes
 from mlcc.verify.report import Report
-from mlcc.verify.witness import Budget, Env, Numbers
+from mlcc.verify.witness import BudgetExceeded, Env, IntEvaluator
 
 WORK = 200_000  # nodes that the analysis of one function may look at
 
@@ -28,7 +28,7 @@ Node = tir.BufferLoad | tir.BufferStore
 @dataclass(frozen=True, slots=True, eq=False)
 class _Access:
     node: Node
-    path: Step
+    path: PathStep
     loops: frozenset[Loop]  # the parallel loops around
 
 
@@ -40,7 +40,7 @@ def lint_prim_func(func: tir.PrimFunc, report: Report) -> None:
     _unused_params(func, report)
     _lossy_stores(func, report)
     linter = _LintVisitor(func, report)
-    with contextlib.suppress(Budget):
+    with contextlib.suppress(BudgetExceeded):
         linter.function(func)
         linter.report_races()
 
@@ -48,7 +48,7 @@ def lint_prim_func(func: tir.PrimFunc, report: Report) -> None:
 def lint_function(func: relax.Function, report: Report) -> None:
     """The warnings of one graph function."""
     report.at(func)
-    used = {n for n in each_once(func.body) if isinstance(n, (relax.Var, tir.Var))}
+    used = {n for n in unique_nodes(func.body) if isinstance(n, (relax.Var, tir.Var))}
     infos = [_symbols(p) for p in func.params]
     for at, param in enumerate(func.params):
         others = {v for i, symbols in enumerate(infos) if i != at for v in symbols}
@@ -61,18 +61,18 @@ _UNUSED = "remove it, or let its name begin with `_`"
 
 def _symbols(param: relax.Var) -> set[tir.Var]:
     info = param.struct_info
-    return set() if info is None else {n for n in each_once(info) if isinstance(n, tir.Var)}
+    return set() if info is None else {n for n in unique_nodes(info) if isinstance(n, tir.Var)}
 
 
 def _unused_params(func: tir.PrimFunc, report: Report) -> None:
     used: set[Any] = set()
-    for node in each_once(func.body):
+    for node in unique_nodes(func.body):
         if isinstance(node, tir.Var):
             used.add(node)
         elif isinstance(node, tir.Buffer):
             used |= {node, node.data}
     parts = [_buffer_variables(b) for b in func.buffers]
-    bound = {n.var.name for n in each_once(func.body) if isinstance(n, tir.Bind)}
+    bound = {n.var.name for n in unique_nodes(func.body) if isinstance(n, tir.Bind)}
     for at, (param, buffer) in enumerate(zip(func.params, func.buffers, strict=True)):
         others = {v for i, p in enumerate(parts) if i != at for v in p}
         binds = parts[at] & (used | others)
@@ -89,7 +89,7 @@ def _lossy_stores(func: tir.PrimFunc, report: Report) -> None:
 
     The conversion that the reader inserts has the place of the value; one that is written has its own, around it.
     """
-    for node in each_once(func.body):
+    for node in unique_nodes(func.body):
         value = node.value if isinstance(node, tir.BufferStore) else None
         if not isinstance(value, tir.Cast) or value.span is None or value.span != value.value.span:
             continue
@@ -105,13 +105,13 @@ def _buffer_variables(buffer: tir.Buffer | None) -> set[tir.Var]:
     if buffer is None:
         return set()
     parts = (*buffer.shape, *buffer.strides, *(() if buffer.elem_offset is None else (buffer.elem_offset,)))
-    return {n for n in each_once(parts) if isinstance(n, tir.Var)}
+    return {n for n in unique_nodes(parts) if isinstance(n, tir.Var)}
 
 
-class _LintVisitor(Paths):
+class _LintVisitor(PathVisitor):
     def __init__(self, func: tir.PrimFunc, report: Report) -> None:
         self._report = report
-        self._numbers = Numbers(WORK)
+        self._numbers = IntEvaluator(WORK)
         symbols = shape_symbols(func)
         self._samples: list[Env] = [{v: 64 * at for at, v in enumerate(symbols, 1)}]
         if symbols:
@@ -127,7 +127,7 @@ class _LintVisitor(Paths):
 
     # ------------------------------------------------------------ calls from Paths
 
-    def step(self, step: Step) -> None:
+    def step(self, step: PathStep) -> None:
         if isinstance(step, Loop) and isinstance(step.node, tir.For) and step.node.kind is ForKind.PARALLEL:
             self._parallel.append(step)
             self._loops.append(step)
@@ -136,7 +136,7 @@ class _LintVisitor(Paths):
         if self._parallel and self._parallel[-1] is loop:
             self._parallel.pop()
 
-    def allocate(self, buffer: tir.Buffer, path: Step) -> None:
+    def allocate(self, buffer: tir.Buffer, path: PathStep) -> None:
         self._unwritten.add(buffer.data)
         self._parallel_around[buffer.data] = frozenset(self._parallel)
 
@@ -151,7 +151,7 @@ class _LintVisitor(Paths):
         for pointer in pointers(call):
             self._mark_written(self._root(pointer))
 
-    def access(self, node: Node, path: Step) -> None:
+    def access(self, node: Node, path: PathStep) -> None:
         root = self._root(node.buffer.data)
         if isinstance(node, tir.BufferStore):
             self._mark_written(root)
@@ -168,10 +168,10 @@ class _LintVisitor(Paths):
     def _mark_written(self, root: tir.Var) -> None:
         self._unwritten.discard(root)
 
-    def _surely_runs(self, path: Step) -> bool:
+    def _surely_runs(self, path: PathStep) -> bool:
         """Return True if the first iterations of a path's loops reach its end, for each sample of nonzero sizes."""
         steps = path.steps()
-        return all(self._numbers.follow(steps, {}, dict(sizes)) is not None for sizes in self._samples)
+        return all(self._numbers.follow_path(steps, {}, dict(sizes)) is not None for sizes in self._samples)
 
     # ------------------------------------------------------------ parallel loops
 
@@ -227,7 +227,7 @@ class _LintVisitor(Paths):
         inner = [s for s in steps if isinstance(s, Loop) and s is not loop]
         elements: set[tuple[tuple[int, ...], int]] = set()
         for ends in (False, True):
-            trips = self._numbers.follow(steps, {}, dict(sizes))
+            trips = self._numbers.follow_path(steps, {}, dict(sizes))
             if trips is None and not ends:
                 continue
             last = {s: trips[s] - 1 for s in inner} if ends and trips and not self._symbolic else {}
@@ -235,7 +235,7 @@ class _LintVisitor(Paths):
             turns = {0, 1, 2} if self._symbolic else {0, 1, 2, count - 2, count - 1}
             for turn in turns:
                 env = dict(sizes)
-                if self._numbers.follow(steps, {**last, loop: turn}, env) is None:
+                if self._numbers.follow_path(steps, {**last, loop: turn}, env) is None:
                     continue
                 values = [self._numbers.value(i, env) for i in access.node.indices]
                 if all(v is not None for v in values):

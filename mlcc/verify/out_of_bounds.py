@@ -17,10 +17,10 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr
 from mlcc.ir.visit import substitute
-from mlcc.verify.paths import Guard, Let, Loop, Paths, Perhaps, Step
+from mlcc.verify.format_expr import format_expr
+from mlcc.verify.paths import Guard, Let, Loop, MaybeExecuted, PathStep, PathVisitor
 from mlcc.verify.report import Report
-from mlcc.verify.spell import spell
-from mlcc.verify.witness import Budget, Env, Numbers, Search, Span
+from mlcc.verify.witness import BudgetExceeded, Env, IntEvaluator, Search, ValueRange
 
 WORK = 200_000  # nodes that the analysis of one function may look at
 _MAX_FINDINGS = 20  # findings of one function
@@ -32,7 +32,7 @@ def check_bounds(func: tir.PrimFunc, report: Report) -> None:
     """Report accesses of a well-formed function that are out of bounds for all arguments."""
     symbols = shape_symbols(func)
     walk = _BoundsChecker(report, symbols)
-    with contextlib.suppress(Budget):  # after that, the rest is not checked
+    with contextlib.suppress(BudgetExceeded):  # after that, the rest is not checked
         walk.function(func)
 
 
@@ -42,21 +42,21 @@ def shape_symbols(func: tir.PrimFunc) -> list[tir.Var]:
     return [v for v in symbols if v not in func.params]
 
 
-class _BoundsChecker(Paths):
+class _BoundsChecker(PathVisitor):
     def __init__(self, report: Report, symbols: list[tir.Var]) -> None:
         self._report = report
-        self._numbers = Numbers(WORK)
+        self._numbers = IntEvaluator(WORK)
         self._symbols = symbols
         self._samples: list[Env] = [{v: 64 * at for at, v in enumerate(symbols, 1)}]
         if symbols:
             self._samples.append(dict.fromkeys(symbols, 1))
-        self._spans: dict[tir.Var, Span] = {v: (n, n) for v, n in self._samples[0].items()}
+        self._spans: dict[tir.Var, ValueRange] = {v: (n, n) for v, n in self._samples[0].items()}
         self._findings = 0
         self._proofs = _PROOFS
         self._reported: set[tuple[object, int]] = set()
 
-    def step(self, step: Step) -> None:
-        span: Span | None = None
+    def step(self, step: PathStep) -> None:
+        span: ValueRange | None = None
         if isinstance(step, Loop):
             low, size = self._numbers.span(step.low, self._spans), self._numbers.span(step.extent, self._spans)
             span = None if low is None or size is None else (low[0], max(low[1] + size[1] - 1, low[0]))
@@ -69,7 +69,7 @@ class _BoundsChecker(Paths):
         else:
             self._spans[step.var] = span
 
-    def access(self, node: tir.BufferLoad | tir.BufferStore, path: Step) -> None:
+    def access(self, node: tir.BufferLoad | tir.BufferStore, path: PathStep) -> None:
         buffer = node.buffer
         if self._findings >= _MAX_FINDINGS or buffer.scope.partition(".")[0] not in _SCOPES:
             return
@@ -84,7 +84,7 @@ class _BoundsChecker(Paths):
                 self._findings += 1
                 return
 
-    def _check_index(self, node: tir.BufferLoad | tir.BufferStore, at: int, index: Expr, path: Step) -> bool:
+    def _check_index(self, node: tir.BufferLoad | tir.BufferStore, at: int, index: Expr, path: PathStep) -> bool:
         size = node.buffer.shape[at]
         steps = path.steps()
         for greatest in (True, False):
@@ -98,12 +98,12 @@ class _BoundsChecker(Paths):
                 return True
             known = self._prove_outside(steps, end, size, chosen, greatest)
             if known is not None:
-                self._report_access(node, at, known, spell(size), steps, end, greatest)
+                self._report_access(node, at, known, format_expr(size), steps, end, greatest)
                 return True
         return False
 
     def _outside(
-        self, steps: list[Step], index: Expr, size: Expr, sizes: Env, greatest: bool
+        self, steps: list[PathStep], index: Expr, size: Expr, sizes: Env, greatest: bool
     ) -> tuple[int, dict[Loop, int], int] | None:
         """Find a value of the index beyond one end; return it with its iterations and the extent."""
         extreme = Search(self._numbers, steps, sizes).extreme(index, greatest)
@@ -118,7 +118,7 @@ class _BoundsChecker(Paths):
     # ------------------------------------------------------------ symbolic sizes
 
     def _prove_outside(
-        self, steps: list[Step], index: Expr, size: Expr, chosen: dict[Loop, int], greatest: bool
+        self, steps: list[PathStep], index: Expr, size: Expr, chosen: dict[Loop, int], greatest: bool
     ) -> str | None:
         """The index as text, if it is out of bounds in the first or last iterations for all sizes."""
         self._proofs -= 1
@@ -140,23 +140,24 @@ class _BoundsChecker(Paths):
                 if value is None:
                     return None
                 known[step.var] = value
-            elif isinstance(step, Perhaps):
+            elif isinstance(step, MaybeExecuted):
                 return None
         value = analyzer.simplify(substitute(index, known))
         gap = analyzer.compare(value, analyzer.simplify(c.cast(value.dtype, substitute(size, known))))
         outside = gap.min >= 0 if greatest else analyzer.bound(value).max < 0
-        return spell(value) if outside else None
+        return format_expr(value) if outside else None
 
     # ------------------------------------------------------------ the report
 
     def _report_access(
-        self, node: tir.BufferLoad | tir.BufferStore, at: int, value: str, extent: str, steps: list[Step], index: Expr,
+        self, node: tir.BufferLoad | tir.BufferStore, at: int, value: str, extent: str, steps: list[PathStep],
+        index: Expr,
         greatest: bool,
     ) -> None:  # fmt: skip
         buffer = node.buffer
         loops = [s for s in Search(self._numbers, steps, {}).loops_of(index) if isinstance(s.node, tir.For)]
         related = tuple(
-            Label(s.node.span, f"loop `{s.var.name}` runs over {spell(s.extent)} values") for s in loops
+            Label(s.node.span, f"loop `{s.var.name}` runs over {format_expr(s.extent)} values") for s in loops
         )  # fmt: skip
         verb = "written" if isinstance(node, tir.BufferStore) else "read"
         message = f"`{buffer.name}` is {verb} out of bounds: index {value} in dimension {at} of extent {extent}"
@@ -166,7 +167,7 @@ class _BoundsChecker(Paths):
         text = ""
         if not self._symbols and other is not None:
             low, high = sorted((other[0], int(value)))
-            text = f"`{spell(node.indices[at])}` is {low}" + (f"..{high}" if high > low else "")
+            text = f"`{format_expr(node.indices[at])}` is {low}" + (f"..{high}" if high > low else "")
         help = f"indices of this dimension are 0..{_last_index(extent)}: "
         help += "shorten the loop, or guard the access by `if`" if loops else "change the index, or the buffer's shape"
         self._report.add("E0355", message, node, text, related=related, help=help)

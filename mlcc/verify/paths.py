@@ -16,18 +16,18 @@ Body = tuple[tir.Stmt, ...]
 _LOOP_JUMPS = ("break_loop", "continue_loop")
 
 
-class Step:
+class PathStep:
     """One step of a path; `outer` is the one before it."""
 
     __slots__ = ("outer",)
 
-    def __init__(self, outer: Step | None) -> None:
+    def __init__(self, outer: PathStep | None) -> None:
         self.outer = outer
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[PathStep]:
         """The path to here, outermost first."""
-        path: list[Step] = []
-        step: Step | None = self
+        path: list[PathStep] = []
+        step: PathStep | None = self
         while step is not None:
             path.append(step)
             step = step.outer
@@ -35,7 +35,7 @@ class Step:
         return path
 
 
-class Start(Step):
+class Start(PathStep):
     """The start of the function."""
 
     __slots__ = ()
@@ -44,43 +44,45 @@ class Start(Step):
         super().__init__(None)
 
 
-class Loop(Step):
+class Loop(PathStep):
     """A loop, or a launch over threads: `var` runs from `low` over `extent` values, `step` apart."""
 
     __slots__ = ("extent", "low", "node", "step", "var")
 
-    def __init__(self, outer: Step, var: tir.Var, low: Expr, extent: Expr, step: Expr | None, node: tir.Stmt) -> None:
+    def __init__(
+        self, outer: PathStep, var: tir.Var, low: Expr, extent: Expr, step: Expr | None, node: tir.Stmt
+    ) -> None:
         super().__init__(outer)
         self.var, self.low, self.extent, self.step, self.node = var, low, extent, step, node
 
 
-class Let(Step):
+class Let(PathStep):
     """A step into the scope of a variable with a value."""
 
     __slots__ = ("value", "var")
 
-    def __init__(self, outer: Step, var: tir.Var, value: Expr) -> None:
+    def __init__(self, outer: PathStep, var: tir.Var, value: Expr) -> None:
         super().__init__(outer)
         self.var, self.value = var, value
 
 
-class Guard(Step):
+class Guard(PathStep):
     """A step into code that runs if the condition holds (or if not, without `holds`)."""
 
     __slots__ = ("condition", "holds")
 
-    def __init__(self, outer: Step, condition: Expr, holds: bool = True) -> None:
+    def __init__(self, outer: PathStep, condition: Expr, holds: bool = True) -> None:
         super().__init__(outer)
         self.condition, self.holds = condition, holds
 
 
-class Perhaps(Step):
+class MaybeExecuted(PathStep):
     """A step into code that may not run."""
 
     __slots__ = ()
 
 
-class Paths:
+class PathVisitor:
     """Walks a function in the order in which it runs; `access` is called for each load and store, `step` for each step.
 
     Loads by reference (`T.address_of`) are not accesses. Behind a jump or a return that may happen, and in loops that
@@ -93,16 +95,16 @@ class Paths:
         self._jumps = any(map(_is_jump, _statements(func.body)))
         self._body(func.body, Start())
 
-    def access(self, node: tir.BufferLoad | tir.BufferStore, path: Step) -> None:
+    def access(self, node: tir.BufferLoad | tir.BufferStore, path: PathStep) -> None:
         """Handle an access; a store comes after the loads of its value and indices."""
 
-    def step(self, step: Step) -> None:
+    def step(self, step: PathStep) -> None:
         """Handle the entry of a step."""
 
     def leave(self, loop: Loop) -> None:
         """Handle the end of a loop's body."""
 
-    def allocate(self, buffer: tir.Buffer, path: Step) -> None:
+    def allocate(self, buffer: tir.Buffer, path: PathStep) -> None:
         """Handle an allocation."""
 
     def alias(self, data: tir.Var, value: Expr) -> None:
@@ -113,18 +115,18 @@ class Paths:
 
     # ------------------------------------------------------------ statements
 
-    def _enter(self, step: Step) -> Step:
+    def _enter(self, step: PathStep) -> PathStep:
         self.step(step)
         return step
 
-    def _body(self, body: Body, path: Step) -> None:
+    def _body(self, body: Body, path: PathStep) -> None:
         for stmt in body:
             self._seen.clear()
             path = self._stmt(stmt, path)
             if self._jumps and _may_exit((stmt,)):
-                path = self._enter(Perhaps(path))
+                path = self._enter(MaybeExecuted(path))
 
-    def _stmt(self, stmt: tir.Stmt, path: Step) -> Step:
+    def _stmt(self, stmt: tir.Stmt, path: PathStep) -> PathStep:
         """Visit a statement; the path of those after it in the same body."""
         match stmt:
             case tir.BufferStore():
@@ -143,7 +145,7 @@ class Paths:
                     self._body(stmt.else_body, self._enter(Guard(path, stmt.condition, False)))
             case tir.While():
                 self._expr(stmt.condition, path)
-                self._body(stmt.body, self._enter(Perhaps(path)))
+                self._body(stmt.body, self._enter(MaybeExecuted(path)))
             case tir.Bind():
                 self._expr(stmt.value, path)
                 if stmt.var.dtype.is_handle:
@@ -164,16 +166,16 @@ class Paths:
                     self.alias(stmt.buffer.data, stmt.data)
         return path
 
-    def _for(self, stmt: tir.For, path: Step) -> None:
+    def _for(self, stmt: tir.For, path: PathStep) -> None:
         for bound in (stmt.min, stmt.extent):
             self._expr(bound, path)
         if self._jumps and _may_exit(stmt.body):
-            path = self._enter(Perhaps(path))
+            path = self._enter(MaybeExecuted(path))
         loop = Loop(path, stmt.var, stmt.min, stmt.extent, stmt.step, stmt)
         self._body(stmt.body, self._enter(loop))
         self.leave(loop)
 
-    def _attr(self, stmt: tir.AttrStmt, path: Step) -> None:
+    def _attr(self, stmt: tir.AttrStmt, path: PathStep) -> None:
         subject = stmt.subject
         if (
             isinstance(subject, tir.IterVar)
@@ -186,7 +188,7 @@ class Paths:
         else:
             self._body(stmt.body, path)
 
-    def _realize(self, stmt: tir.BlockRealize, path: Step) -> None:
+    def _realize(self, stmt: tir.BlockRealize, path: PathStep) -> None:
         block = stmt.block
         for axis, value in zip(block.iter_vars, stmt.values, strict=False):
             self._expr(value, path)
@@ -208,7 +210,7 @@ class Paths:
 
     # ------------------------------------------------------------ expressions
 
-    def _expr(self, node: Any, path: Step) -> None:
+    def _expr(self, node: Any, path: PathStep) -> None:
         """The accesses below an expression; a node that a statement has at several places counts at the first."""
         if isinstance(node, (tir.Var, tir.IntImm, tir.FloatImm)) or id(node) in self._seen:
             return
@@ -239,11 +241,11 @@ class Paths:
                 for child in children(node):
                     self._expr(child, path)
 
-    def _guarded(self, node: Expr, test: Expr, holds: bool, path: Step) -> None:
+    def _guarded(self, node: Expr, test: Expr, holds: bool, path: PathStep) -> None:
         if _has_access(node):
             self._expr(node, self._enter(Guard(path, test, holds)))
 
-    def _call(self, node: tir.Call, path: Step) -> None:
+    def _call(self, node: tir.Call, path: PathStep) -> None:
         by_reference = called(node).place
         for arg in node.args:
             if by_reference and isinstance(arg, tir.BufferLoad):
@@ -256,7 +258,7 @@ class Paths:
 
 
 def _has_access(root: Expr) -> bool:
-    return any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in each_once(root))
+    return any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in unique_nodes(root))
 
 
 def _has_handle(node: tir.Call) -> bool:
@@ -301,7 +303,7 @@ def _is_jump(stmt: tir.Stmt) -> bool:
     return isinstance(stmt, (tir.Break, tir.Continue))
 
 
-def each_once(root: Any) -> Iterator[Any]:
+def unique_nodes(root: Any) -> Iterator[Any]:
     """Every node below and including `root` (a node or a tuple of nodes), shared ones once."""
     stack = [*root] if isinstance(root, tuple) else [root]
     seen: set[int] = set()
@@ -316,7 +318,7 @@ def each_once(root: Any) -> Iterator[Any]:
 
 def pointers(root: Any) -> Iterator[tir.Var]:
     """The handle variables below a node, those of buffers among them."""
-    for node in each_once(root):
+    for node in unique_nodes(root):
         if isinstance(node, tir.Buffer):
             yield node.data
         elif isinstance(node, tir.Var) and node.dtype.is_handle:

@@ -11,14 +11,14 @@ from mlcc.errors import Label, Span
 from mlcc.ir import tir
 from mlcc.ir.node import children
 from mlcc.ir.tir import Expr, ForKind, IntImm, IterKind
-from mlcc.ops.sizes import too_large
+from mlcc.ops.size_limits import too_large
 from mlcc.verify.access import check_regions
-from mlcc.verify.axes import Domains, Local, Part, check_axes, part_of
-from mlcc.verify.calls import call_problem
-from mlcc.verify.expressions import access_dtype, access_problem, problem
+from mlcc.verify.axes import Domains, LocalBuffers, PartitionKey, check_axes, partition_key
+from mlcc.verify.calls import call_error
+from mlcc.verify.expressions import access_dtype, access_error, expression_error
 from mlcc.verify.out_of_bounds import check_bounds
 from mlcc.verify.report import Report
-from mlcc.verify.scope import Scope, own_vars
+from mlcc.verify.scope import Scope, matched_vars
 
 Body = tuple[tir.Stmt, ...]
 THREADS = frozenset({f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"} | {
@@ -40,13 +40,13 @@ class FuncVerifier:
         self._threads: dict[str, tuple[int, Any]] = {}  # of the kernel around this place
         self._thread_nest = 0
         self._blocks: set[tir.Block] = set()
-        self._parts: Counter[Part] = Counter()
-        self._local = Local()
+        self._parts: Counter[PartitionKey] = Counter()
+        self._local = LocalBuffers()
         self._reported: set[tir.Var] = set()  # variables that were reported
 
     def function(self, func: tir.PrimFunc) -> None:
         """Check a whole function."""
-        self._parts = Counter(map(part_of, _blocks(func.body)))
+        self._parts = Counter(map(partition_key, _blocks(func.body)))
         self._local.func = func
         self.report.at(func)
         if len(func.params) != len(func.buffers):
@@ -63,7 +63,7 @@ class FuncVerifier:
         for buffer in matched:
             self._define(buffer, buffer)
             self._scope.define(buffer.data)
-            for var in own_vars(buffer):
+            for var in matched_vars(buffer):
                 if not self._scope.bound(var):
                     self._scope.define(var)
         for buffer in matched:
@@ -78,7 +78,7 @@ class FuncVerifier:
                 self._stmt(stmt, outermost)
 
     def _stmt(self, stmt: tir.Stmt, outermost: bool) -> None:
-        near = self.report.near
+        near = self.report.nearest_span
         self.report.at(stmt)
         rule = self._RULES.get(type(stmt))
         if rule is None:
@@ -87,7 +87,7 @@ class FuncVerifier:
             self._realize(stmt, outermost)
         else:
             rule(self, stmt)
-        self.report.near = near
+        self.report.nearest_span = near
 
     def _bind(self, stmt: tir.Bind) -> None:
         self._expr(stmt.value)
@@ -100,7 +100,7 @@ class FuncVerifier:
         self._use_buffer(stmt.buffer, stmt)
         for part in (*stmt.indices, stmt.value):
             self._expr(part)
-        violation = access_problem(stmt.buffer, stmt.indices)
+        violation = access_error(stmt.buffer, stmt.indices)
         if violation is not None:
             self.report.add(*violation, stmt)
             return
@@ -221,7 +221,7 @@ class FuncVerifier:
             message = f"block `{block.name}` has {len(block.iter_vars)} axes and {len(stmt.values)} bindings"
             self.report.add("E0336", message, block)
         else:
-            is_part = self._parts[part_of(block)] > 1
+            is_part = self._parts[partition_key(block)] > 1
             check_axes(stmt, self._domains, self._guards > 0, self.report, is_part, self._local)
         with self._scope.frame():
             guards = self._guards
@@ -276,7 +276,7 @@ class FuncVerifier:
     def _match(self, match: tir.MatchBufferRegion, block: tir.Block) -> None:
         self._region(match.source, block)
         target, source = match.buffer, match.source.buffer
-        for var in own_vars(target):
+        for var in matched_vars(target):
             if not self._scope.bound(var):
                 self._scope.define(var, match)
         self._check_buffer(target)
@@ -313,7 +313,7 @@ class FuncVerifier:
             self._expr(stmt.data)
         if not self._scope.bound(stmt.buffer.data):
             self._scope.define(stmt.buffer.data, stmt)
-        for var in own_vars(stmt.buffer):
+        for var in matched_vars(stmt.buffer):
             if stmt.data is not stmt.buffer.data and not self._scope.was_bound(var):
                 self._scope.define(var, stmt)
         self._check_buffer(stmt.buffer)
@@ -366,11 +366,11 @@ class FuncVerifier:
 
     def _expr(self, root: Expr) -> None:
         """Check every node below `root`, except nodes that were already checked in a frame that is still open."""
-        near = self.report.near
+        near = self.report.nearest_span
         stack: list[tuple[Any, Span | None]] = [(root, near)]
         while stack:
             top, place = stack.pop()
-            self.report.near = place
+            self.report.nearest_span = place
             if isinstance(top, IntImm):
                 self._check_type(top)
                 continue
@@ -385,7 +385,7 @@ class FuncVerifier:
                 continue
             self._seen[id(top)] = self._scope.serial
             self.report.at(top)
-            here = self.report.near
+            here = self.report.nearest_span
             if isinstance(top, tir.Let):
                 self._check_type(top)
                 self._expr(top.value)
@@ -400,10 +400,10 @@ class FuncVerifier:
                     stack += [(i, here) for i in reversed(top.indices)]
                 else:
                     stack += [(n, here) for n in reversed(list(children(top))) if isinstance(n, Expr)]
-        self.report.near = near
+        self.report.nearest_span = near
 
     def _check_type(self, expr: Expr) -> None:
-        violation = call_problem(expr, self._functions) if isinstance(expr, tir.Call) else problem(expr)
+        violation = call_error(expr, self._functions) if isinstance(expr, tir.Call) else expression_error(expr)
         if violation is not None:
             self.report.add(*violation, expr)
 

@@ -12,20 +12,20 @@ class Report:
 
     def __init__(self) -> None:
         self.found: list[Diagnostic] = []
-        self.near: Span | None = None
+        self.nearest_span: Span | None = None
 
     def at(self, node: Any) -> None:
         """Remember the span of `node`, if it has one."""
         span = getattr(node, "span", None)
         if span is not None:
-            self.near = span
+            self.nearest_span = span
 
     def add(
         self, code: str, message: str, node: Any = None, text: str = "", *, related: tuple[Label, ...] = (),
         help: str | None = None, severity: Severity = Severity.ERROR,
     ) -> None:  # fmt: skip
         """Add a diagnostic at `node`, or at the nearest known span."""
-        span = getattr(node, "span", None) or self.near
+        span = getattr(node, "span", None) or self.nearest_span
         labels = tuple(label for label in related if label.span is not None or label.text)
         self.found.append(
             Diagnostic(

@@ -71,7 +71,7 @@ class Scope:
         return self._live.get(item, 0)
 
 
-def own_vars(buffer: tir.Buffer) -> Iterator[tir.Var]:
+def matched_vars(buffer: tir.Buffer) -> Iterator[tir.Var]:
     """The variables that matching a buffer binds: those that stand alone as a dimension, stride or offset."""
     offset = (buffer.elem_offset,) if buffer.elem_offset is not None else ()
     for part in (*buffer.shape, *buffer.strides, *offset):

@@ -14,19 +14,19 @@ from mlcc.arith.bounds import dtype_bound
 from mlcc.ir import tir
 from mlcc.ir.construct import truncdiv
 from mlcc.ir.tir import Expr
-from mlcc.verify.paths import Guard, Let, Loop, Perhaps, Step
+from mlcc.verify.paths import Guard, Let, Loop, MaybeExecuted, PathStep
 
 _MAX_TRIED = 256  # iterations tried one by one if an index is not monotonic
 
 Env = dict[tir.Var, int]
-Span = tuple[int, int]  # least and greatest
+ValueRange = tuple[int, int]  # least and greatest
 
 
-class Budget(Exception):
+class BudgetExceeded(Exception):
     """Raised when the work limit for the analysis of a function is reached."""
 
 
-class Numbers:
+class IntEvaluator:
     """Evaluates integer expressions; `left` counts the nodes that may still be looked at."""
 
     def __init__(self, left: int) -> None:
@@ -46,7 +46,7 @@ class Numbers:
             return memo[key]
         self.left -= 1
         if self.left < 0:
-            raise Budget
+            raise BudgetExceeded
         number = self._evaluate(expr, env, memo)
         if number is not None and isinstance(expr, Expr):
             low, high = _range(expr)
@@ -89,11 +89,13 @@ class Numbers:
 
     # ------------------------------------------------------------ ranges
 
-    def span(self, expr: Expr, spans: dict[tir.Var, Span]) -> Span | None:
+    def span(self, expr: Expr, spans: dict[tir.Var, ValueRange]) -> ValueRange | None:
         """Bounds of an index over the ranges of variables, a vector's lanes included; None if not known."""
         return self._span(expr, spans, {})
 
-    def _span(self, expr: Any, spans: dict[tir.Var, Span], memo: dict[int, Span | None]) -> Span | None:
+    def _span(
+        self, expr: Any, spans: dict[tir.Var, ValueRange], memo: dict[int, ValueRange | None]
+    ) -> ValueRange | None:
         if isinstance(expr, tir.IntImm):
             return expr.value, expr.value
         if isinstance(expr, tir.Var):
@@ -103,11 +105,13 @@ class Numbers:
             return memo[key]
         self.left -= 1
         if self.left < 0:
-            raise Budget
+            raise BudgetExceeded
         span = memo[key] = self._combine_ranges(expr, spans, memo)
         return span
 
-    def _combine_ranges(self, expr: Any, spans: dict[tir.Var, Span], memo: dict[int, Span | None]) -> Span | None:
+    def _combine_ranges(
+        self, expr: Any, spans: dict[tir.Var, ValueRange], memo: dict[int, ValueRange | None]
+    ) -> ValueRange | None:
         match expr:
             case tir.Ramp(base=base, stride=stride, lanes=lanes):
                 a, b = self._span(base, spans, memo), self._span(stride, spans, memo)
@@ -128,7 +132,7 @@ class Numbers:
 
     # ------------------------------------------------------------ paths
 
-    def follow(self, path: list[Step], chosen: dict[Loop, int], env: Env) -> dict[Loop, int] | None:
+    def follow_path(self, path: list[PathStep], chosen: dict[Loop, int], env: Env) -> dict[Loop, int] | None:
         """Follow a path in the iterations `chosen` (0 by default), adding bound variables to `env`.
 
         Return the number of iterations of each loop, or None if it is not certain that the end is reached.
@@ -150,7 +154,7 @@ class Numbers:
                 if count is None:
                     return None
                 trips[step] = count
-            elif isinstance(step, Perhaps):
+            elif isinstance(step, MaybeExecuted):
                 return None
         return trips
 
@@ -169,7 +173,7 @@ class Numbers:
 class Search:
     """Searches, loop by loop, the iteration of a path in which a value is least or greatest."""
 
-    def __init__(self, numbers: Numbers, path: list[Step], sizes: Env) -> None:
+    def __init__(self, numbers: IntEvaluator, path: list[PathStep], sizes: Env) -> None:
         self._numbers = numbers
         self._path = path
         self._sizes = sizes
@@ -224,7 +228,7 @@ class Search:
         self, index: Expr, chosen: dict[Loop, int]
     ) -> tuple[int, dict[Loop, int], Env, dict[Loop, int]] | None:
         env = dict(self._sizes)
-        trips = self._numbers.follow(self._path, chosen, env)
+        trips = self._numbers.follow_path(self._path, chosen, env)
         value = None if trips is None else self._numbers.value(index, env)
         return None if trips is None or value is None else (value, chosen, env, trips)
 
@@ -266,7 +270,7 @@ class Search:
         return [s for s in self._path if isinstance(s, Loop) and id(s.var) in seen]
 
 
-def _is_not_monotonic(index: Expr, path: list[Step]) -> bool:
+def _is_not_monotonic(index: Expr, path: list[PathStep]) -> bool:
     """Return True if an index may take its extremes in other than first or last iterations: it is not monotonic.
 
     Remainders, `Select` and calls are such expressions; `let` variables are looked through.
@@ -300,7 +304,7 @@ def _operands(expr: Any) -> list[Any]:
     return []
 
 
-def _range(expr: Expr) -> Span:
+def _range(expr: Expr) -> ValueRange:
     bounds = dtype_bound(expr.dtype)
     if expr.dtype.kind == "int" and expr.dtype.bits == 64:
         return -(1 << 63), (1 << 63) - 1
@@ -329,7 +333,7 @@ _RULES: dict[type, Callable[[int, int], int | None]] = {
 }  # fmt: skip
 
 
-def _range_of_operation(kind: type, x: Span, y: Span) -> Span | None:
+def _range_of_operation(kind: type, x: ValueRange, y: ValueRange) -> ValueRange | None:
     """Interval arithmetic."""
     if kind is tir.Add:
         return x[0] + y[0], x[1] + y[1]

@@ -12,17 +12,17 @@ from mlcc.ir.visit import substitute
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.ops.shapes import shapes_known
 from mlcc.passes.attention.kernel import attention_function
+from mlcc.passes.attention.match_attention import AttentionMatch, from_match, match_attention
 from mlcc.passes.attention.operands import Operands
 from mlcc.passes.attention.operator import ATTENTION_OPERATORS, from_operator
+from mlcc.passes.attention.result_layout import ResultLayout
 from mlcc.passes.attention.spec import Attention
-from mlcc.passes.attention.tail import ResultLayout
-from mlcc.passes.attention.written_out import AttentionMatch, from_match, match_attention
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.patterns.pattern_match import Index
 from mlcc.relax.construct import call_tir, prim_value
 from mlcc.relax.module_builder import ModuleBuilder
-from mlcc.relax.queries import Uses
+from mlcc.relax.queries import DefUse
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Fuser(RelaxMutator):
         self.builder = builder
         self.facts = facts
         self.index = Index.of(func)
-        self.uses = Uses.of(func)
+        self.uses = DefUse.of(func)
         # matches to fuse, by the variable of the last result
         self.matches: dict[relax.Var, tuple[ResultLayout, AttentionMatch | relax.Call]] = {}
         for var, value in self.index.value.items():

@@ -9,9 +9,9 @@ from mlcc.ir import tir
 from mlcc.ir.node import Attrs
 from mlcc.ir.tir import Stmt
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.attention.fill import AttentionKernel
-from mlcc.passes.attention.parts import CombineKernel, KeySplit, SplitKeysKernel
+from mlcc.passes.attention.attention_kernel import AttentionKernel
 from mlcc.passes.attention.spec import Attention
+from mlcc.passes.attention.split_keys import CombineKernel, KeySplit, SplitKeysKernel
 from mlcc.passes.attention.tiles import Tile, small_tile_for, tile_for
 from mlcc.passes.auto_schedule.eligibility import MADE_BY, SCHEDULED
 from mlcc.passes.gpu.insert_barriers import MANUAL

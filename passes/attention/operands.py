@@ -102,7 +102,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 def _reshaped(x: Tensor, dims: Sequence[Expr]) -> Tensor:
     def element(*at: Any) -> Any:
-        return x(*regroup([a.iter_var.var for a in at], dims, x.buffer.shape))
+        return x(*reshape_indices([a.iter_var.var for a in at], dims, x.buffer.shape))
 
     reshaped: Tensor = te.compute(tuple(dims), element, name="T_reshape")
     return reshaped
@@ -123,7 +123,7 @@ def element(tensor: Tensor, at: Sequence[Expr]) -> Expr:
     return rewrite_bottom_up(body, inline)  # type: ignore[no-any-return]
 
 
-def regroup(at: Sequence[Expr], dims: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
+def reshape_indices(at: Sequence[Expr], dims: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
     """Convert indices in an array of shape `dims` to those of shape `other`, both row-major (a reshape).
 
     Equal extents keep their indices, so that there are as few divisions as possible.

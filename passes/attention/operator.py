@@ -14,9 +14,9 @@ from mlcc.ops.registry import Cost
 from mlcc.ops.shapes import known_different
 from mlcc.ops.topi import broadcast_index
 from mlcc.passes.attention.operands import Operands, element
+from mlcc.passes.attention.result_layout import ResultLayout
 from mlcc.passes.attention.spec import Attention, Element, KeyBounds
-from mlcc.passes.attention.tail import ResultLayout
-from mlcc.te.scalar import raw
+from mlcc.te.scalar import to_expr
 from mlcc.te.tensor import Tensor
 
 ATTENTION_OPERATORS = ("relax.nn.attention", "relax.nn.attention_bias", "relax.nn.attention_var_len")
@@ -45,7 +45,7 @@ def from_operator(call: relax.Call, tail: ResultLayout, operands: Operands) -> A
         if bias is None:
             return scaled
         dims = (batch, heads, queries, keys)
-        bias_indices = [raw(a) for a in broadcast_index(bias, dims, (b, h, i, j))]
+        bias_indices = [to_expr(a) for a in broadcast_index(bias, dims, (b, h, i, j))]
         return c.add(scaled, c.cast(FLOAT32, element(bias, bias_indices)))
 
     mask = None if attrs["causal_mask"] is None else str(attrs["causal_mask"])

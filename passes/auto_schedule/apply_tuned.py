@@ -11,14 +11,14 @@ from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.device import measured_on
 from mlcc.machine.target import Target
-from mlcc.passes.auto_schedule.choose import constant_parameters
-from mlcc.passes.auto_schedule.eligibility import MADE_BY, SCHEDULED, why_left_alone
+from mlcc.passes.auto_schedule.apply_rules import constant_parameters
+from mlcc.passes.auto_schedule.eligibility import MADE_BY, SCHEDULED, why_ineligible
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.schedule.mls.run import apply_schedule
 from mlcc.records.choice import MIN_GAIN, choose
 from mlcc.records.database import Database
 from mlcc.records.record import Record, Setting
-from mlcc.records.workload import MAIN, key_of, module_of, named_as
+from mlcc.records.workload import MAIN, key_of, module_of, with_module_attrs_of
 from mlcc.runtime.threads import get_num_threads
 
 
@@ -48,7 +48,7 @@ class ApplyTuned(Pass):
         applied, elsewhere = 0, {}
         with Database(ctx.path(self.database), reads_only=True) as database:
             for name, func in module.functions.items():
-                if not isinstance(func, tir.PrimFunc) or why_left_alone(func) is not None:
+                if not isinstance(func, tir.PrimFunc) or why_ineligible(func) is not None:
                     continue
                 choice = choose(database, key_of(func, known.get(name, frozenset())), setting, self.min_gain)
                 if choice.record is None:
@@ -56,7 +56,7 @@ class ApplyTuned(Pass):
                         elsewhere[name] = choice.why
                     continue
                 try:
-                    scheduled.update_func(name, tuned(func, choice.record))
+                    scheduled.update_func(name, replay_record(func, choice.record))
                     applied += 1
                 except CompileError as exc:
                     ctx.warned.append(_record_error(name, exc))
@@ -72,11 +72,13 @@ def setting_for(target: Target, threads: int, level: int) -> Setting:
     return Setting(measured_on(target), str(target), thread_count, level, mlcc.__version__)
 
 
-def tuned(func: tir.PrimFunc, record: Record) -> tir.PrimFunc:
+def replay_record(func: tir.PrimFunc, record: Record) -> tir.PrimFunc:
     """Return a function scheduled as a record says. Raise CompileError if the script does not fit the function."""
     replayed = apply_schedule(module_of(func), record.trace, f"<record {record.candidate[:8]}>")[MAIN]
     assert isinstance(replayed, tir.PrimFunc)
-    scheduled: tir.PrimFunc = named_as(replayed, func).with_attr({SCHEDULED: True, MADE_BY: describe_record(record)})
+    scheduled: tir.PrimFunc = with_module_attrs_of(replayed, func).with_attr(
+        {SCHEDULED: True, MADE_BY: describe_record(record)}
+    )
     return scheduled
 
 

@@ -6,17 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mlcc.grammar.printer.literals import quote
-from mlcc.passes.auto_schedule.choose import Answer, Facts
-from mlcc.passes.auto_schedule.offers import TuningChoice
-from mlcc.passes.auto_schedule.plans import Planned
+from mlcc.passes.auto_schedule.apply_rules import Facts, RuleOutcome
+from mlcc.passes.auto_schedule.plans import AppliedPlan
+from mlcc.passes.auto_schedule.tuning_choices import TuningChoice
 
 SHARPNESS = 8  # options are sampled by this power of their speed
 
 
-def as_script(outcomes: Sequence[Answer], facts: Facts, target: str) -> str:
+def as_script(outcomes: Sequence[RuleOutcome], facts: Facts, target: str) -> str:
     """Return a script with one function for each function of the module, and an entry that calls them in order."""
     lines = [f"# chosen for {target}: {facts}", ""]
-    function_names: dict[str, Answer] = {}
+    function_names: dict[str, RuleOutcome] = {}
     for outcome in outcomes:
         if outcome.trace is None:
             lines += [f"# {outcome.name}: {outcome.why}", ""]
@@ -31,14 +31,14 @@ def as_script(outcomes: Sequence[Answer], facts: Facts, target: str) -> str:
     return text if function_names else text.replace("pass(sch)", "pass")
 
 
-def plans_as_script(plans_by_function: Mapping[str, Sequence[Planned]], target: str) -> str:
+def plans_as_script(plans_by_function: Mapping[str, Sequence[AppliedPlan]], target: str) -> str:
     """Return a script with one function for each plan, best first, and an entry that applies the best of each function.
 
     Every choice of a plan is a sampling decision, which may be edited, or removed to be sampled again.
     """
     lines = [f"# plans for {target}, with the times that rules expect, relative to the first of each function", ""]
     default_plans = []
-    function_names: dict[str, Planned] = {}
+    function_names: dict[str, AppliedPlan] = {}
     for name, plans in plans_by_function.items():
         for planned in plans:
             function_name = _unique_name("plan_" + re.sub(r"\W", "_", name), function_names)
@@ -55,7 +55,7 @@ def plans_as_script(plans_by_function: Mapping[str, Sequence[Planned]], target: 
     return "\n".join(lines) + "\n"
 
 
-def _plan_statements(planned: Planned, name: str, target: str) -> list[str]:
+def _plan_statements(planned: AppliedPlan, name: str, target: str) -> list[str]:
     """Return the statements of a plan: its choices, and the call of the rule."""
     lines = [line for offer in planned.answer.offers for line in (f"# {offer.about}", _sampling_step(offer))]
     choices = ", ".join(f"{quote(offer.name)}: {offer.name}" for offer in planned.answer.offers)

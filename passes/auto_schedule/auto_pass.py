@@ -9,7 +9,7 @@ from typing import ClassVar
 from mlcc.backends import facts_of
 from mlcc.ir.module import IRModule
 from mlcc.machine.target import Target
-from mlcc.passes.auto_schedule.choose import answers, report
+from mlcc.passes.auto_schedule.apply_rules import report, schedule_module
 from mlcc.passes.lowering.versions import function_facts
 from mlcc.passes.manage.manager import Observer, Pass, PassContext
 from mlcc.relax.origins import kernel_origins
@@ -32,7 +32,7 @@ class AutoSchedule(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         facts_of(ctx.target)  # raises an error for a target without rules, even if there are no functions
         scheduled = module.copy()
-        for outcome in answers(module, lambda func: function_facts(func, ctx.target)):
+        for outcome in schedule_module(module, lambda func: function_facts(func, ctx.target)):
             if outcome.func is not None:
                 scheduled.update_func(outcome.name, outcome.func)
         return scheduled
@@ -50,5 +50,5 @@ class WhySchedule(Observer):
 
     def before(self, at: int, current: Pass, module: IRModule) -> None:
         if isinstance(current, AutoSchedule):
-            outcomes = answers(module, lambda func: function_facts(func, self.target))
+            outcomes = schedule_module(module, lambda func: function_facts(func, self.target))
             self.write(report(outcomes, kernel_origins(module)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, error
 from mlcc.machine.target import Target
-from mlcc.passes.auto_schedule.choose import constant_parameters
+from mlcc.passes.auto_schedule.apply_rules import constant_parameters
 from mlcc.passes.auto_schedule.plans import Plan, Plans
 from mlcc.passes.lowering.versions import function_facts
 from mlcc.passes.schedule.handles import ExprRV

@@ -15,16 +15,16 @@ from math import gcd
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import (
     is_worth_parallelizing,
     parallelize_outer,
     stores_disjointly,
     vectorizable_loop,
 )
-from mlcc.passes.auto_schedule.offers import nearest_first
 from mlcc.passes.auto_schedule.padded_copies import copied_windows, place_copies, windows_along
 from mlcc.passes.auto_schedule.stage import CALL_OPERATIONS, Access, Stage
+from mlcc.passes.auto_schedule.tuning_choices import nearest_first
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 MAX_OPTIONS = 6  # most options for the vectors or rows of a tile
@@ -74,16 +74,16 @@ def _reductions(kernel: Kernel) -> list[BlockRV]:
     reductions = []
     stages = kernel.stages()
     if any(kernel.is_output(s) for s in stages[:-1]):
-        not_this("there are several outputs")
+        not_applicable("there are several outputs")
     for block, stage in zip(kernel.blocks(), stages, strict=True):
         if not stage.plain or len(stage.stores) != 1:
-            not_this(f"block `{stage.block.name}` does more than store one expression")
+            not_applicable(f"block `{stage.block.name}` does more than store one expression")
         if stage.reduced:
             if stage.block.init is None:
-                not_this(f"block `{stage.block.name}` has no initial value")
+                not_applicable(f"block `{stage.block.name}` has no initial value")
             reductions.append(block)
     if not reductions:
-        not_this("no block reduces")
+        not_applicable("no block reduces")
     return reductions
 
 
@@ -124,12 +124,12 @@ def _choose_width(kernel: Kernel, stage: Stage) -> Width:
     """Choose the width of tiles, in vectors along the axis that a stage stores contiguously."""
     along = vectorizable_loop(stage, [n for n in stage.spatial if stores_disjointly(stage, n)])
     if along is None:
-        not_this(f"block `{stage.block.name}` stores no axis contiguously")
+        not_applicable(f"block `{stage.block.name}` stores no axis contiguously")
     extent = stage.extents[along]
     period = _reuse_period(stage, along) or extent
     lanes = _lanes(kernel, kernel.facts.lanes(max(s.element_bytes for s in kernel.stages())), period)
     if lanes < 2:
-        not_this("there is only one column")
+        not_applicable("there is only one column")
     max_vectors = _accumulator_count(kernel)
     if any(_shared_loads(stage, n) for n in stage.spatial if n != along):
         max_vectors = max(max_vectors // 4, 1)  # the other axes provide rows, which share the loaded vectors
@@ -142,7 +142,7 @@ def _choose_width(kernel: Kernel, stage: Stage) -> Width:
     ]
     vectors = kernel.choose("vectors", "vectors of a tile", candidates)
     if period != extent and period is not None and period % (lanes * vectors):
-        not_this("groups of channels are not whole vectors")
+        not_applicable("groups of channels are not whole vectors")
     _check_contiguous_loads(kernel)
     return Width(along, lanes, vectors)
 
@@ -189,10 +189,10 @@ def _check_contiguous_loads(kernel: Kernel) -> None:
         if stage.reduced:
             position = vectorizable_loop(stage, list(stage.spatial))
             if position is None:
-                not_this(f"block `{stage.block.name}` does not store its results contiguously")
+                not_applicable(f"block `{stage.block.name}` does not store its results contiguously")
             by_groups = _reuse_period(stage, position) is not None
             if any(s is None and not by_groups or s is not None and not 0 <= s <= 4 for s in stage.steps_by(position)):
-                not_this(f"block `{stage.block.name}` does not read contiguously along its results")
+                not_applicable(f"block `{stage.block.name}` does not read contiguously along its results")
 
 
 @dataclass(frozen=True)
@@ -214,13 +214,13 @@ class Tile:
 
 def _choose_tile(kernel: Kernel, sums: list[BlockRV], last: Stage, width: Width) -> Tile:
     if not all(stores_disjointly(last, n) for n in range(len(last.loops))):
-        not_this(f"block `{last.block.name}` is not proven to write each element once")
+        not_applicable(f"block `{last.block.name}` is not proven to write each element once")
     results = {kernel.stage(b).stores[0].buffer for b in sums}
     reads = [a for a in last.accesses if a.buffer in results and not a.stored]
     shared = [n for n, loop in enumerate(last.loops) if all(loop.var in a.variables for a in reads)]
     along = vectorizable_loop(last, shared)
     if along is None:
-        not_this("no axis of the results is stored contiguously")
+        not_applicable("no axis of the results is stored contiguously")
     width = Width(along, width.lanes, width.vectors)
     max_vectors = _accumulator_count(kernel)
     row_axes = [n for n in shared if n != along and last.extents[n] != 1]

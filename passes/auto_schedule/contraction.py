@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from mlcc.arith.conditions import linear_parts
-from mlcc.arith.keys import same_expr
+from mlcc.arith.structural_keys import same_expr
 from mlcc.ir import tir
 from mlcc.ir.visit import uncast
 from mlcc.passes.auto_schedule.stage import Stage

@@ -15,7 +15,7 @@ from math import prod
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
-from mlcc.passes.auto_schedule.groups import (
+from mlcc.passes.auto_schedule.dot_groups import (
     DotGroups,
     form_dot_groups,
     grouped_panel_indices,
@@ -24,7 +24,7 @@ from mlcc.passes.auto_schedule.groups import (
     schedule_panel_copy,
 )
 from mlcc.passes.auto_schedule.inlining import try_inline
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_outer
 from mlcc.passes.auto_schedule.products import (
     accumulate_locally,
@@ -81,9 +81,9 @@ def conv(kernel: Kernel) -> str:
 def _check(product: Contraction) -> None:
     """Raise RuleNotApplicable for products that no tile fits."""
     if product.rhs.windows and product.contiguous_axis(product.rhs) != product.n and not _stride(product):
-        not_this("the columns of the data are not adjacent")
+        not_applicable("the columns of the data are not adjacent")
     if not _row_axes(product):
-        not_this("there is no axis for the rows of a tile")
+        not_applicable("there is no axis for the rows of a tile")
 
 
 def _row_axes(product: Contraction) -> list[int]:

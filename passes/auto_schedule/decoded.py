@@ -11,7 +11,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, match_contraction
 from mlcc.passes.auto_schedule.inlining import inline_all_but
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import PIECES_PER_CORE, is_worth_parallelizing, parallelize_outer
 from mlcc.passes.auto_schedule.products import element_lanes, read_index, schedule_others
 from mlcc.passes.schedule.handles import BlockRV
@@ -83,14 +83,14 @@ def _match_decoded_product(kernel: Kernel) -> tuple[BlockRV, BlockRV, Contractio
     """
     reductions = [b for b in kernel.blocks() if kernel.stage(b).reduced]
     if len(reductions) != 1:
-        not_this(f"{len(reductions)} reductions")
+        not_applicable(f"{len(reductions)} reductions")
     (block,) = reductions
     product = match_contraction(kernel.stage(block))
     if isinstance(product, str):
-        not_this(product)
+        not_applicable(product)
     writers = [p for p in kernel.sch.get_producers(block) if _writes_operand(kernel, p, product)]
     if len(writers) != 1 or kernel.stage(writers[0]).reduced:
-        not_this("the right operand is not computed in the kernel")
+        not_applicable("the right operand is not computed in the kernel")
     (decoder,) = writers
     inline_all_but(kernel, decoder)
     stage, updated_product = kernel.stage(decoder), match_contraction(kernel.stage(block))
@@ -100,10 +100,10 @@ def _match_decoded_product(kernel: Kernel) -> tuple[BlockRV, BlockRV, Contractio
         or updated_product.rhs.windows
         or updated_product.rhs.places != (updated_product.k[0], updated_product.n)
     ):
-        not_this("the right operand is not a matrix whose columns are those of the result")
+        not_applicable("the right operand is not a matrix whose columns are those of the result")
     last = len(stage.loops) - 1
     if any(step not in (0, 1) for step in stage.steps_by(last)):
-        not_this("the decoded data are not contiguous along the results")
+        not_applicable("the decoded data are not contiguous along the results")
     return block, decoder, updated_product
 
 
@@ -118,7 +118,7 @@ def _block_columns(kernel: Kernel, product: Contraction) -> int:
     """
     size, lanes = product.extent(product.n), element_lanes(kernel, product)
     if size is None or size % lanes:
-        not_this("the columns are not a whole number of vectors")
+        not_applicable("the columns are not a whole number of vectors")
     vectors = size // lanes
     max_vectors = max(kernel.facts.l1_bytes // 2 // kernel.facts.vector_bytes // 2, 1)
     widths = [n for n in range(1, min(vectors, max_vectors) + 1) if vectors % n == 0]
@@ -131,5 +131,5 @@ def _decoded_rows(product: Contraction) -> int:
     depth = product.extent(product.k[0])
     rows = next((r for r in ROWS_AT_A_TIME if depth is not None and depth % r == 0), None)
     if rows is None:
-        not_this("the depth is not a multiple of the rows decoded at a time")
+        not_applicable("the depth is not a multiple of the rows decoded at a time")
     return rows

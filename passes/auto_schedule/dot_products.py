@@ -7,8 +7,8 @@ shares the loads of its rows and columns.
 from __future__ import annotations
 
 from mlcc.passes.auto_schedule.contraction import Contraction
-from mlcc.passes.auto_schedule.groups import grouped_in_place
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.dot_groups import grouped_in_place
+from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_outer
 from mlcc.passes.auto_schedule.products import element_lanes, elementwise_consumer, only_product, schedule_others
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
@@ -22,7 +22,7 @@ def dots(kernel: Kernel) -> str:
     block, product = only_product(kernel)
     mismatch = dot_products_mismatch(kernel, product)
     if mismatch is not None:
-        not_this(mismatch)
+        not_applicable(mismatch)
     lanes = element_lanes(kernel, product)
     group_size = 1
     depth = product.extent(product.k[-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlcc.passes.auto_schedule.inlining import inline_cheap
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import spatial_nest
 
 
@@ -11,9 +11,9 @@ def elementwise(kernel: Kernel) -> str:
     """Fuse stages where that recomputes nothing, and vectorize each along the axis that it stores contiguously."""
     for stage in kernel.stages():
         if stage.reduced:
-            not_this(f"block `{stage.block.name}` reduces")
+            not_applicable(f"block `{stage.block.name}` reduces")
         if not stage.plain:
-            not_this(f"block `{stage.block.name}` does more than store expressions")
+            not_applicable(f"block `{stage.block.name}` does more than store expressions")
     count = inline_cheap(kernel)
     for block in kernel.blocks():
         kernel.say(spatial_nest(kernel, block))

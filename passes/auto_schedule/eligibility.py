@@ -12,7 +12,7 @@ MADE_BY = "mlcc.made_by"  # the pass that scheduled a function, and its choices
 _USER_ANNOTATIONS = ("pragma_", "meta_schedule", "schedule_rule", "auto_copy", "tir.")
 
 
-def why_left_alone(func: tir.PrimFunc) -> str | None:
+def why_ineligible(func: tir.PrimFunc) -> str | None:
     """Return why rules must not schedule a function, or None if it is as lowering produced it.
 
     Eligible functions have plain serial loops without annotations, bound one to one to the axes of their blocks.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_outer, reduce_nest, stores_disjointly
 from mlcc.passes.auto_schedule.rows import schedule_row_stage, split_reduction
 from mlcc.passes.auto_schedule.stage import Stage
@@ -26,9 +26,9 @@ def full_reduction_nest(kernel: Kernel, block: BlockRV) -> str:
     """
     sch, stage = kernel.sch, kernel.stage(block)
     if not stage.plain or len(stage.stores) != 1 or stage.block.init is None:
-        not_this("the block is not a reduction of a single expression")
+        not_applicable("the block is not a reduction of a single expression")
     if not all(stores_disjointly(stage, n) for n in stage.spatial):
-        not_this("results are not proven to be written only once")
+        not_applicable("results are not proven to be written only once")
     inner = _contiguous_reduce_loops(stage)
     outer = [n for n in stage.reduced if n not in inner and stage.extents[n] != 1]
     parallel, name = is_worth_parallelizing(kernel, stage), stage.block.name
@@ -49,12 +49,12 @@ def full_reduction_nest(kernel: Kernel, block: BlockRV) -> str:
     partial_loops = kernel.loops(partial)
     rows = [partial_loops[n] for n in partial_stage.spatial]
     if not rows:
-        not_this("there is nothing to run in parallel")
+        not_applicable("there is nothing to run in parallel")
     if [*partial_stage.spatial, *partial_stage.reduced] != sorted([*partial_stage.spatial, *partial_stage.reduced]):
         sch.reorder(*rows, *(partial_loops[n] for n in partial_stage.reduced))
     parts = split_reduction(kernel, partial, kernel.stage(partial))
     if len(parts) < 2:
-        not_this("the reduction is too short for vector lanes")
+        not_applicable("the reduction is too short for vector lanes")
     row = kernel.fused(kernel.loops(parts[-1][0])[: len(rows)])
     for part, _ in reversed(parts[:-1]):
         sch.compute_at(part, row)
@@ -105,5 +105,5 @@ def _contiguous_reduce_loops(stage: Stage) -> list[int]:
             break
         inner.insert(0, position)
     if not inner or 1 not in stage.steps_by(inner[-1]):
-        not_this("no load is contiguous along the reduction")
+        not_applicable("no load is contiguous along the reduction")
     return inner

@@ -11,7 +11,7 @@ from mlcc.ir.node import walk
 from mlcc.ir.visit import uncast
 from mlcc.passes.auto_schedule.kernel import AnyKernel
 from mlcc.passes.auto_schedule.stage import CALL_OPERATIONS, Stage
-from mlcc.passes.lowering.divisions import divisions
+from mlcc.passes.lowering.divisions import count_divisions
 from mlcc.passes.schedule.handles import BlockRV
 
 
@@ -34,7 +34,9 @@ def _inline_cheap(kernel: AnyKernel[Any], excluded: str = "") -> int:
             inlined_count += 1
     for block in kernel.blocks() if inlined_count else ():
         stage = kernel.stage(block)
-        if stage.reduced and any(divisions(i) for region in stage.block.reads for i in (r.min for r in region.region)):
+        if stage.reduced and any(
+            count_divisions(i) for region in stage.block.reads for i in (r.min for r in region.region)
+        ):
             kernel.sch.simplify_indices(block)  # rules recognize reductions by their indices
     return inlined_count
 

@@ -9,8 +9,8 @@ from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.auto_schedule.offers import UNRATED_COST, RequestedChoices, TuningChoice
 from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.auto_schedule.tuning_choices import UNRATED_COST, RequestedChoices, TuningChoice
 from mlcc.passes.schedule.analysis.scope import consumers, is_output, producers
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.passes.schedule.schedule import Schedule
@@ -21,7 +21,7 @@ class RuleNotApplicable(Exception):
     """Raised by a rule that does not apply to a kernel; the message is the reason."""
 
 
-def not_this(why: str) -> NoReturn:
+def not_applicable(why: str) -> NoReturn:
     """Leave the kernel to the next rule, for the given reason."""
     raise RuleNotApplicable(why)
 
@@ -109,7 +109,7 @@ class AnyKernel(Generic[Facts]):
     def prefer_next_rule(self, why: str) -> None:
         """Leave the kernel to the next rule, unless this rule was requested by name."""
         if not self._requested.named:
-            not_this(why)
+            not_applicable(why)
 
     def checkpoint(self) -> Callable[[], None]:
         """Return a function that restores the kernel's present state."""
@@ -181,7 +181,7 @@ class AnyKernel(Generic[Facts]):
 def _stage(tree: Tree, realize: tir.BlockRealize) -> Stage:
     """Return the stage of a block; facts derived about it are cached until a step changes the block or its loops."""
     loops = tuple(tree.loops_above(realize))
-    return tree.fact(("stage", realize, *loops), lambda: Stage(realize, loops))  # type: ignore[no-any-return]
+    return tree.memoized(("stage", realize, *loops), lambda: Stage(realize, loops))  # type: ignore[no-any-return]
 
 
 Kernel = AnyKernel[CpuFacts]

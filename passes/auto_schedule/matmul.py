@@ -15,8 +15,7 @@ from mlcc.errors import CompileError
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
-from mlcc.passes.auto_schedule.dot_products import dot_products_mismatch
-from mlcc.passes.auto_schedule.groups import (
+from mlcc.passes.auto_schedule.dot_groups import (
     DotGroups,
     form_dot_groups,
     grouped_panel_indices,
@@ -24,10 +23,10 @@ from mlcc.passes.auto_schedule.groups import (
     schedule_corrections,
     schedule_panel_copy,
 )
+from mlcc.passes.auto_schedule.dot_products import dot_products_mismatch
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel
 from mlcc.passes.auto_schedule.nests import PIECES_PER_CORE, is_worth_parallelizing, parallelize_outer
-from mlcc.passes.auto_schedule.offers import UNRATED_COST, divisors, nearest_first
 from mlcc.passes.auto_schedule.products import (
     accumulate_locally,
     element_lanes,
@@ -40,6 +39,7 @@ from mlcc.passes.auto_schedule.products import (
 )
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.auto_schedule.tiles import PARTS, Tile, tiles
+from mlcc.passes.auto_schedule.tuning_choices import UNRATED_COST, divisors, nearest_first
 from mlcc.passes.auto_schedule.widen_half import widened_dtype
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 

@@ -8,7 +8,7 @@ added at the end.
 from __future__ import annotations
 
 from mlcc.passes.auto_schedule.contraction import Contraction
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_outer, vectorizable_loop
 from mlcc.passes.auto_schedule.products import element_lanes, elementwise_consumer, only_product, schedule_others
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
@@ -23,11 +23,11 @@ def matvec(kernel: Kernel) -> str:
     """Schedule a product in blocks of columns, then rows, then vectors of columns; see the module."""
     block, product = only_product(kernel)
     if product.extent(product.m) != 1:
-        not_this("the left operand is not a vector")
+        not_applicable("the left operand is not a vector")
     if product.contiguous_axis(product.rhs) != product.n:
-        not_this("the matrix is contiguous along the reduction")
+        not_applicable("the matrix is contiguous along the reduction")
     if kernel.is_constant(product.rhs.buffer):
-        not_this("the matrix is a constant, which is packed into panels at compile time")
+        not_applicable("the matrix is a constant, which is packed into panels at compile time")
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     parallel = is_worth_parallelizing(kernel, product.stage)
     vectors = _choose_vectors(kernel, product)

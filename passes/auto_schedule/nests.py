@@ -8,8 +8,8 @@ from mlcc.ir import tir
 from mlcc.ir.intrinsics import called, name_of
 from mlcc.ir.visit import used_vars
 from mlcc.passes.auto_schedule.kernel import Kernel
-from mlcc.passes.auto_schedule.offers import nearest_first
 from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.auto_schedule.tuning_choices import nearest_first
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 

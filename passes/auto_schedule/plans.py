@@ -13,12 +13,18 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.auto_schedule.choose import Answer, Facts, apply_first_rule, constant_parameters, prepare_kernel
-from mlcc.passes.auto_schedule.eligibility import why_left_alone
+from mlcc.passes.auto_schedule.apply_rules import (
+    Facts,
+    RuleOutcome,
+    apply_first_rule,
+    constant_parameters,
+    prepare_kernel,
+)
+from mlcc.passes.auto_schedule.eligibility import why_ineligible
 from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
-from mlcc.passes.auto_schedule.offers import RequestedChoices
 from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import RULES
+from mlcc.passes.auto_schedule.tuning_choices import RequestedChoices
 from mlcc.records.workload import candidate_key
 
 OTHER_RULE_COST = 2.0  # the expected relative time of a kernel under another rule than its default
@@ -36,14 +42,14 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Planned:
+class AppliedPlan:
     """The function that results from a plan with all its choices.
 
     `predicted` is the expected time, relative to the rule's best guess (1.0).
     """
 
     plan: Plan
-    answer: Answer
+    answer: RuleOutcome
     predicted: float
 
     @property
@@ -67,7 +73,7 @@ class Plans:
         self, func: tir.PrimFunc, facts: Facts, constants: frozenset[int] = frozenset(), name: str = "main"
     ) -> None:
         """Raise CompileError (E0697) for a function that rules leave alone."""
-        ineligible = why_left_alone(func)
+        ineligible = why_ineligible(func)
         if ineligible is not None:
             raise CompileError(error("E0697", f"`{name}` has no plans: {ineligible}", func.span))
         self.name = name
@@ -76,11 +82,11 @@ class Plans:
         self._start.sch.share_steps()
 
     @cached_property
-    def default(self) -> Planned | None:
+    def default(self) -> AppliedPlan | None:
         """The plan that the pass `auto-schedule` follows; None if no rule takes the function."""
         return _applied_plan(apply_first_rule(self._start, self.rules), 1.0)
 
-    def apply(self, plan: Plan) -> Planned:
+    def apply(self, plan: Plan) -> AppliedPlan:
         """Apply a plan to the function.
 
         Raise CompileError: E0698 for a rule that does not exist or does not apply to the function, E0699 for a choice
@@ -106,7 +112,7 @@ class Plans:
                 raise CompileError(error("E0699", message, help=f"`{name}` ({offers[name].about}) may be {listed}"))
         return planned
 
-    def best_first(self) -> Iterator[Planned]:
+    def best_first(self) -> Iterator[AppliedPlan]:
         """Yield all plans, those of other rules too, by increasing expected time, the default first.
 
         Plans with the result of an earlier one are skipped.
@@ -118,7 +124,7 @@ class Plans:
                 seen_keys.add(planned.key)
                 yield planned
 
-    def neighbours(self, planned: Planned) -> list[tuple[str, Plan, float]]:
+    def neighbours(self, planned: AppliedPlan) -> list[tuple[str, Plan, float]]:
         """Return the plans that change one choice of a plan: the name of the choice, the plan, and its expected time.
 
         Some of them only `repair` can apply: choices that depend on the changed one keep their values in one plan, and
@@ -143,28 +149,28 @@ class Plans:
                     by_plan.setdefault(str(plan), (offer.name, plan, time))
         return sorted(by_plan.values(), key=lambda neighbour: neighbour[2])
 
-    def repair(self, plan: Plan) -> Planned | None:
+    def repair(self, plan: Plan) -> AppliedPlan | None:
         """Apply a plan, with best guesses in place of choices that are not offered; None if the rule does not apply."""
         rule = next((r for r in self.rules if r.name == plan.rule), None)
         planned = None if rule is None else self._apply_rule(rule, plan.choices)
-        return planned if isinstance(planned, Planned) else None
+        return planned if isinstance(planned, AppliedPlan) else None
 
     def rule_cost(self, rule: str) -> float:
         """Return the expected time of a rule's best guess, relative to the default rule."""
         return 1.0 if self.default is None or rule == self.default.plan.rule else OTHER_RULE_COST
 
-    def _apply_rule(self, rule: Rule, choices: Mapping[str, int]) -> Planned | str:
+    def _apply_rule(self, rule: Rule, choices: Mapping[str, int]) -> AppliedPlan | str:
         """Apply a rule with some choices; return the reason, as text, if it refuses."""
         answer = apply_first_rule(self._start, (rule,), RequestedChoices(choices, named=True))
         return _applied_plan(answer, self.rule_cost(rule.name)) or answer.passed[0][1]
 
 
-def best_plans(module: IRModule, facts: Facts, count: int) -> dict[str, list[Planned]]:
+def best_plans(module: IRModule, facts: Facts, count: int) -> dict[str, list[AppliedPlan]]:
     """Return the `count` plans with the least expected times for each TIR function."""
     known = constant_parameters(module)
-    best: dict[str, list[Planned]] = {}
+    best: dict[str, list[AppliedPlan]] = {}
     for name, func in module.functions.items():
-        if isinstance(func, tir.PrimFunc) and why_left_alone(func) is None:
+        if isinstance(func, tir.PrimFunc) and why_ineligible(func) is None:
             plans = Plans(func, facts, known.get(name, frozenset()), name)
             best[name] = list(islice(plans.best_first(), count))
     return best
@@ -186,7 +192,7 @@ class Frontier:
         for rule in sorted(rules, key=lambda name: name != default_rule):
             self._add(plans.rule_cost(rule), Plan(rule))
 
-    def next(self) -> Planned | None:
+    def next(self) -> AppliedPlan | None:
         """Return the next plan that applies; None at the end."""
         while self._queue:
             _, _, prefix = heapq.heappop(self._queue)
@@ -196,7 +202,7 @@ class Frontier:
                 return planned
         return None
 
-    def _branch(self, applied: Planned, fixed_count: int) -> None:
+    def _branch(self, applied: AppliedPlan, fixed_count: int) -> None:
         """Add the options not taken, from choice number `fixed_count` on."""
         chosen: dict[str, int] = {}
         cost = self.plans.rule_cost(applied.plan.rule)
@@ -212,8 +218,8 @@ class Frontier:
         heapq.heappush(self._queue, (cost, next(self._numbers), plan))
 
 
-def _applied_plan(answer: Answer, cost: float) -> Planned | None:
+def _applied_plan(answer: RuleOutcome, cost: float) -> AppliedPlan | None:
     if answer.rule is None or answer.func is None:
         return None
     choices = {offer.name: offer.taken for offer in answer.offers}
-    return Planned(Plan(answer.rule, choices), answer, cost * prod(offer.cost for offer in answer.offers))
+    return AppliedPlan(Plan(answer.rule, choices), answer, cost * prod(offer.cost for offer in answer.offers))

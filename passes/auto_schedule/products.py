@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlcc.arith.keys import same_expr
+from mlcc.arith.structural_keys import same_expr
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, match_contraction
 from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
-from mlcc.passes.auto_schedule.kernel import AnyKernel, Kernel, not_this
+from mlcc.passes.auto_schedule.kernel import AnyKernel, Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import reduce_nest, spatial_nest, vectorizable_loop
 from mlcc.passes.auto_schedule.tiles import Tile
 from mlcc.passes.schedule.handles import BlockRV
@@ -25,7 +25,7 @@ def only_product(kernel: AnyKernel[Any], windows: bool = False) -> tuple[BlockRV
     products = []
     reason = "it has no reduction"
     if not any(stage.reduced for stage in kernel.stages()):
-        not_this(reason)
+        not_applicable(reason)
     inline_cheap(kernel)
     for block in kernel.blocks():
         stage = kernel.stage(block)
@@ -36,10 +36,10 @@ def only_product(kernel: AnyKernel[Any], windows: bool = False) -> tuple[BlockRV
             else:
                 products.append((block, matched))
     if len(products) != 1:
-        not_this(f"{len(products)} products" if products else reason)
+        not_applicable(f"{len(products)} products" if products else reason)
     ((block, product),) = products
     if (bool(product.lhs.windows) != bool(product.rhs.windows)) != windows:
-        not_this("no operand is read at windows" if windows else "an operand is read at windows")
+        not_applicable("no operand is read at windows" if windows else "an operand is read at windows")
     return block, product
 
 

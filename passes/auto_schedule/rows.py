@@ -7,7 +7,7 @@ from math import prod
 
 from mlcc.errors import CompileError
 from mlcc.passes.auto_schedule.inlining import inline_cheap, inline_reshapes
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import is_worth_parallelizing
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV
@@ -63,29 +63,29 @@ def _shared_row_axes(kernel: Kernel, stages: list[Stage]) -> int:
     """
     reducing = [s for s in stages if s.reduced]
     if not reducing:
-        not_this("no block reduces")
+        not_applicable("no block reduces")
     if any(kernel.is_output(s) for s in stages[:-1]):
-        not_this("there are several outputs")
+        not_applicable("there are several outputs")
     count = min(sum(n in s.spatial for n in s.nonunit_loops) for s in reducing)
     if count == 0:
-        not_this("there is only one row")
+        not_applicable("there is only one row")
     first = [stages[-1].loops[n] for n in stages[-1].nonunit_loops[:count]]
     for stage in stages:
         name = f"block `{stage.block.name}`"
         if not (stage.straight if stage.reduced else stage.plain and len(stage.stores) == 1):
-            not_this(f"{name} does more than store one expression")
+            not_applicable(f"{name} does more than store one expression")
         long = stage.nonunit_loops
         row_loops = [stage.loops[n] for n in long[:count]]
         same = (stage.same_extent(a, b) for a, b in zip(row_loops, first, strict=False))
         if not len(row_loops) == len(first) == count or not all(same):
-            not_this(f"{name} runs over other rows")
+            not_applicable(f"{name} runs over other rows")
         inner = list(stage.reduced) if stage.reduced else long[count:]
         if any(n not in long[:count] for n in long if n not in inner):
-            not_this(f"{name} reduces only a part of its rows")
+            not_applicable(f"{name} reduces only a part of its rows")
         along = [n for n in inner if stage.extents[n] != 1]
         regular = not stage.reduced or _innermost_fusable(stage, along) == along
         if not regular or (along and not set(stage.steps_by(along[-1])) <= {0, 1}):
-            not_this(f"{name} is not contiguous along its rows")
+            not_applicable(f"{name} is not contiguous along its rows")
     return count
 
 

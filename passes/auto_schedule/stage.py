@@ -13,7 +13,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import children, walk
 from mlcc.ir.visit import substitute, used_vars
-from mlcc.passes.lowering.divisions import divisions
+from mlcc.passes.lowering.divisions import count_divisions
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.schedule.tree import Tree
 
@@ -102,7 +102,7 @@ class Stage:
     def _by_loops(self, index: tir.Expr) -> tir.Expr:
         """Rewrite an index of the body over loop variables."""
         expr = self.axes.get(index, index) if isinstance(index, tir.Var) else substitute(index, self.axes)
-        return self._analyzer.simplify(expr) if not isinstance(expr, tir.Var) and divisions(expr) else expr
+        return self._analyzer.simplify(expr) if not isinstance(expr, tir.Var) and count_divisions(expr) else expr
 
     def axis_place(self, index: tir.Expr) -> int | None:
         """Return the position of the loop that drives an index of the body; None if the index is not an axis."""

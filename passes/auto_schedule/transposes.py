@@ -7,7 +7,7 @@ transposes them in registers (`lowering/register_transpose`).
 from __future__ import annotations
 
 from mlcc.passes.auto_schedule.inlining import inline_cheap
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import (
     is_worth_parallelizing,
     parallelize_outer,
@@ -23,11 +23,11 @@ def transposes(kernel: Kernel) -> str:
     """Schedule stages that transpose their data in blocks, and the others as they are."""
     for stage in kernel.stages():
         if stage.reduced or not stage.plain:
-            not_this(f"block `{stage.block.name}` reduces, or does more than store expressions")
+            not_applicable(f"block `{stage.block.name}` reduces, or does more than store expressions")
     inline_cheap(kernel)
     loop_pairs = [(block, transposed_loops(kernel.stage(block))) for block in kernel.blocks()]
     if not any(pair for _, pair in loop_pairs):
-        not_this("no block reads along one axis and stores along another")
+        not_applicable("no block reads along one axis and stores along another")
     for block, pair in loop_pairs:
         if pair is None:
             kernel.say(spatial_nest(kernel, block))

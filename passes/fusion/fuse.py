@@ -16,7 +16,7 @@ from mlcc.passes.fusion.fusion_graph import Group, Node, Refusal, partition
 from mlcc.passes.fusion.grouping import Grouper, ordering_dependences, written_in_place
 from mlcc.passes.fusion.op_pattern import kind_of
 from mlcc.passes.manage.manager import Pass, PassContext
-from mlcc.relax.construct import same_info
+from mlcc.relax.construct import equal_struct_info
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import is_primitive, tir_callee, used_vars
 
@@ -107,7 +107,9 @@ def _same_shape(a: relax.Expr, b: relax.Expr) -> bool:
     left, right = a.struct_info, b.struct_info
     if not (isinstance(left, relax.TensorStructInfo) and isinstance(right, relax.TensorStructInfo)):
         return False
-    return same_info(left.shape.struct_info if left.shape else None, right.shape.struct_info if right.shape else None)
+    return equal_struct_info(
+        left.shape.struct_info if left.shape else None, right.shape.struct_info if right.shape else None
+    )
 
 
 class _Fuser(Grouper):

@@ -13,7 +13,7 @@ from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.graph.symbolic import free_symbols, renew_symbols
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import PRIMITIVE, call_function, make_function, make_seq
-from mlcc.relax.queries import Uses, is_call, is_primitive
+from mlcc.relax.queries import DefUse, is_call, is_primitive
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class _FusePair(Pass):
         new_module = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, relax.Function) and not is_primitive(func):
-                fused = _PairFuser(new_module, Uses.of(func), self.producer, self.prefix).visit_function(func)
+                fused = _PairFuser(new_module, DefUse.of(func), self.producer, self.prefix).visit_function(func)
                 new_module.functions[name] = remove_unused(fused, new_module) if fused is not func else func
         return new_module
 
@@ -67,7 +67,7 @@ class FuseDenseAdd(_FusePair):
 
 
 class _PairFuser(RelaxMutator):
-    def __init__(self, module: IRModule, uses: Uses, producer: str, prefix: str) -> None:
+    def __init__(self, module: IRModule, uses: DefUse, producer: str, prefix: str) -> None:
         super().__init__(module)
         self.uses = uses
         self.producer = producer

@@ -12,7 +12,7 @@ from mlcc.ir.dtypes import HANDLE
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, map_children, replace, walk
 from mlcc.ir.visit import substitute
-from mlcc.passes.lowering.narrow_floats import OPERATOR, is_operator, promoted, uses_narrow_floats
+from mlcc.passes.lowering.narrow_floats import OPERATOR, is_operator, promote_func, uses_narrow_floats
 from mlcc.relax.construct import CALL_TIR, CALL_TIR_INPLACE
 from mlcc.relax.queries import tir_callee
 
@@ -142,7 +142,7 @@ class _Builder:
             raise _NotFusible
         written = self.written(call, arguments.fields)
         if not self.same_origin and is_operator(func):
-            func = promoted(func)
+            func = promote_func(func)
         result_buffers = self.results(call, func, len(arguments.fields), written)
         remaining = iter(result_buffers)
         outputs = tuple(next(remaining) if w is None else w for w in written)

@@ -7,7 +7,7 @@ from typing import Any
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.checked import checked_index
+from mlcc.ir.checked_index import checked_index
 from mlcc.ir.node import Node, children, walk
 from mlcc.ir.visit import uncast
 from mlcc.ops import FusionKind

@@ -12,12 +12,12 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.auto_schedule.contraction import match_contraction
-from mlcc.passes.auto_schedule.eligibility import why_left_alone
+from mlcc.passes.auto_schedule.eligibility import why_ineligible
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.fusion.fused_kernel import extract_function, handle
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
-from mlcc.passes.lowering.narrow_floats import OPERATOR, is_operator, with_wide_intermediates
+from mlcc.passes.lowering.narrow_floats import OPERATOR, is_operator, widen_intermediates
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.schedule.tree import Tree
 from mlcc.relax.construct import CALL_TIR, call_tir, tensor_info
@@ -135,9 +135,9 @@ def _sizes(func: tir.PrimFunc, infos: list[relax.TensorStructInfo]) -> dict[tir.
 def split_function(func: tir.PrimFunc, name: str) -> list[_Part] | None:
     """Return the parts in execution order; None for a function that stays whole."""
     if is_operator(func):
-        func = with_wide_intermediates(func)
+        func = widen_intermediates(func)
     root = func.root
-    if root is None or why_left_alone(func) is not None or any(b is None for b in func.buffers):
+    if root is None or why_ineligible(func) is not None or any(b is None for b in func.buffers):
         return None
     tree = Tree(func)
     stages = [Stage(r, tuple(tree.loops_above(r.block))) for r in tree.child_realizes(root.body)]

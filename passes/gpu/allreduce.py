@@ -19,10 +19,10 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.gpu.combine_threads import SCOPE
+from mlcc.passes.gpu.combine_threads import REDUCE_SCOPE
 from mlcc.passes.gpu.device import BLOCK
-from mlcc.passes.gpu.divergence import Varying, drawn_in, is_threads_left_out
-from mlcc.passes.gpu.form_kernels import change_kernels
+from mlcc.passes.gpu.divergence import DivergenceAnalysis, is_thread_mask, sink_condition
+from mlcc.passes.gpu.form_kernels import map_kernels
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -37,7 +37,7 @@ def lower_allreduce(func: tir.PrimFunc) -> tir.PrimFunc:
     """Lower the calls of `tvm_thread_allreduce` in `func`, whose kernels are formed. Raises CompileError."""
     if not any(_is_allreduce(n) for n in walk(func.body)):
         return func
-    return change_kernels(func, lambda loops, body: _AllreduceLowering(loops).body(body))
+    return map_kernels(func, lambda loops, body: _AllreduceLowering(loops).body(body))
 
 
 def _is_allreduce(node: object) -> bool:
@@ -47,7 +47,7 @@ def _is_allreduce(node: object) -> bool:
 class _AllreduceLowering(TirMutator):
     def __init__(self, loops: Sequence[tir.For]) -> None:
         self._loops = {loop.thread: loop for loop in loops if loop.thread in BLOCK}
-        self._divergence = Varying()
+        self._divergence = DivergenceAnalysis()
         for loop in self._loops.values():
             self._divergence.thread(loop)
         self._buffers: dict[tir.Var, tir.Buffer] = {}
@@ -65,14 +65,14 @@ class _AllreduceLowering(TirMutator):
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
         """Let the threads that a mask (`T.likely`) excludes take part with the identity value."""
-        if is_threads_left_out(node.condition) and any(_is_allreduce(n) for n in walk(node)):
-            parts = drawn_in(node.condition, node.then_body, self._divergence)
+        if is_thread_mask(node.condition) and any(_is_allreduce(n) for n in walk(node)):
+            parts = sink_condition(node.condition, node.then_body, self._divergence)
             if parts is not None:
                 return list(self.body(tuple(parts)))
         return super().stmt_if(node)
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
-        if node.key != SCOPE or not isinstance(node.subject, tir.CommReducer):
+        if node.key != REDUCE_SCOPE or not isinstance(node.subject, tir.CommReducer):
             return super().stmt_attr(node)
         guard: Expr = tir.TRUE
         body = node.body

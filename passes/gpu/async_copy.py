@@ -18,8 +18,8 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.gpu.guarded import guarded
 from mlcc.passes.gpu.pipeline import ASYNC
+from mlcc.passes.gpu.zero_guards import split_zero_guard
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -57,7 +57,7 @@ class _AsyncCopyInjector(TirMutator):
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
         if not self._in_async or not node.buffer.scope.startswith("shared"):
             return node
-        condition, value = guarded(node.value)
+        condition, value = split_zero_guard(node.value)
         if (
             not isinstance(value, tir.BufferLoad)
             or value.buffer.scope != "global"

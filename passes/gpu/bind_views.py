@@ -9,7 +9,7 @@ from typing import ClassVar
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Stmt
-from mlcc.passes.lowering.match_buffer import match, matched, with_strides
+from mlcc.passes.lowering.match_buffer import match, viewed_region, with_strides
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -35,7 +35,7 @@ class _ViewBinder(TirMutator):
         return self._buffers.get(node, node)
 
     def stmt_decl(self, node: tir.DeclBuffer) -> Stmt | list[Stmt]:
-        source_region = matched(self.expr(node.data))
+        source_region = viewed_region(self.expr(node.data))
         if source_region is None:
             return super().stmt_decl(node)
         source, region = source_region

@@ -22,20 +22,20 @@ from mlcc.passes.lowering.mutator import Body
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OffsetBuffer:
     """The replacement of a buffer: its first element is at `offset` in the flat buffer `buffer`."""
 
     buffer: tir.Buffer
     offset: Expr
 
 
-class Placed(Copier):
+class OffsetCopier(Copier):
     """Copy code with variables replaced, fresh binders, and buffers (by data variable) relocated."""
 
     def __init__(
         self,
         values: dict[tir.Var, Expr],
-        places: Mapping[tir.Var, Place],
+        places: Mapping[tir.Var, OffsetBuffer],
         fragments: Mapping[tir.Var, int] | None = None,
     ) -> None:
         """`fragments` maps data variables to the number of elements of one fragment, see `fragment_sizes`."""
@@ -90,7 +90,7 @@ def _sum(a: Expr, b: Expr) -> Expr:
     return c.add(a, c.cast(a.dtype, b))
 
 
-def _pointer(place: Place) -> Expr:
+def _pointer(place: OffsetBuffer) -> Expr:
     """Return a pointer to the first element of the buffer."""
     if tir.const_int(place.offset) == 0:
         return place.buffer.data
@@ -114,7 +114,7 @@ def fragment_sizes(body: Body) -> dict[tir.Var, int]:
     return counts
 
 
-def enlarged(buffer: tir.Buffer, copies: int) -> tuple[tir.Buffer, Expr]:
+def replicated_buffer(buffer: tir.Buffer, copies: int) -> tuple[tir.Buffer, Expr]:
     """Return a flat buffer with room for `copies` copies, and the distance between two copies in elements.
 
     Each copy is aligned to 16 bytes, which vectors and matrices need, or to the buffer's own alignment if that exceeds

@@ -19,7 +19,7 @@ from mlcc.ir.node import find, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.bulk_tiles import AXIS, BOX_STRIDE, BOXES, CORNER, KEY, SLOT, SLOTS, TILE, WAIT, is_call
 from mlcc.passes.gpu.device import BLOCK, block_barrier
-from mlcc.passes.gpu.form_kernels import change_kernels
+from mlcc.passes.gpu.form_kernels import map_kernels
 from mlcc.passes.gpu.mbarriers import barrier_address, barrier_buffer
 from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.passes.lowering.mutator import Body, TirMutator
@@ -35,7 +35,7 @@ def lower_bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return `func` (flat loop code with formed kernels) with its bulk copies lowered to instructions."""
     if not any(is_call(n, TILE) for s in func.body for n in walk(s)):
         return func
-    return change_kernels(func, _lower_kernel)
+    return map_kernels(func, _lower_kernel)
 
 
 def _lower_kernel(loops: Sequence[tir.For], body: Body) -> Body:

@@ -10,12 +10,12 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.ir.visit import substitute
-from mlcc.passes.gpu.guarded import guarded
-from mlcc.passes.lowering.pipeline_parts import BULK
+from mlcc.passes.gpu.zero_guards import split_zero_guard
+from mlcc.passes.lowering.pipeline_parts import BULK_COPY
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Copy:
+class BulkCopy:
     """An annotated copy, and the loops around it that hold nothing else."""
 
     loops: Sequence[tir.For]
@@ -28,7 +28,7 @@ class Copy:
         return {x.var for x in self.loops}
 
     @staticmethod
-    def of(node: Stmt) -> Copy | None:
+    def of(node: Stmt) -> BulkCopy | None:
         """Return the annotated copy that a nest consists of, else None. Conditions around it only leave out elements.
         Raises CompileError for an annotated block that is not a copy.
         """
@@ -44,17 +44,17 @@ class Copy:
                         loops.append(node)
                 case tir.IfThenElse(then_body=(inner,), else_body=None):
                     pass
-                case tir.AttrStmt(key=key, body=(inner,)) if key == BULK:
+                case tir.AttrStmt(key=key, body=(inner,)) if key == BULK_COPY:
                     annotated = True
-                case tir.AttrStmt(key=key) if key == BULK:
+                case tir.AttrStmt(key=key) if key == BULK_COPY:
                     raise bulk_copy_error(node, "the block does more than copy")
                 case tir.BufferStore() if annotated:
-                    condition, value = guarded(node.value)
+                    condition, value = split_zero_guard(node.value)
                     if not isinstance(value, tir.BufferLoad):
                         help = "it may only store what it loads, or zeros"
                         raise bulk_copy_error(node, "the block does more than copy", help)
                     where = substitute(tir.TRUE if condition is None else condition, values)
-                    return Copy(loops, substitute(node, values), substitute(value, values), where)
+                    return BulkCopy(loops, substitute(node, values), substitute(value, values), where)
                 case _:
                     if annotated:
                         raise bulk_copy_error(node, "the block does more than copy")
@@ -72,7 +72,9 @@ def _may_span_tile(loop: tir.For) -> bool:
 
 
 def bulk_copy_error(node: Stmt, why: str, help: str | None = None) -> CompileError:
-    return CompileError(error("E0778", f"a block with `{BULK}` cannot be a bulk copy: {why}", node.span, help=help))
+    return CompileError(
+        error("E0778", f"a block with `{BULK_COPY}` cannot be a bulk copy: {why}", node.span, help=help)
+    )
 
 
 def conjuncts(condition: Expr) -> list[Expr]:

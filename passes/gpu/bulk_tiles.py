@@ -31,18 +31,18 @@ from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.node import find, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.ir.visit import used_vars
-from mlcc.passes.gpu.bulk_nests import Copy, conjuncts
-from mlcc.passes.gpu.form_kernels import change_kernels
+from mlcc.passes.gpu.bulk_nests import BulkCopy, conjuncts
+from mlcc.passes.gpu.form_kernels import map_kernels
 from mlcc.passes.gpu.swizzle import Permutation
 from mlcc.passes.gpu.tensor_map import MapForm, TensorMap
-from mlcc.passes.lowering.effects import touches
+from mlcc.passes.lowering.effects import memory_accesses
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.pipeline_parts import BULK
+from mlcc.passes.lowering.pipeline_parts import BULK_COPY
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
-from mlcc.runtime.launch.tensor_map import MOST_BOX, MOST_DIMS
+from mlcc.runtime.launch.tensor_map import MAX_BOX, MAX_DIMS
 
 TILE, WAIT = "tir.mlcc_cp_async_bulk_tile", "tir.mlcc_cp_async_bulk_wait"
 # arguments of a tile: pointer, offset, map, key, slot, slots, boxes, the axis along which they lie in the tensor, the
@@ -56,7 +56,7 @@ def bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return `func` (loop code with formed kernels, before flattening) with annotated copies turned into bulk copies.
     Raises CompileError E0778 for a copy that is not a box.
     """
-    if not any(isinstance(n, tir.AttrStmt) and n.key == BULK for s in func.body for n in walk(s)):
+    if not any(isinstance(n, tir.AttrStmt) and n.key == BULK_COPY for s in func.body for n in walk(s)):
         return func
     keys = 0
 
@@ -67,7 +67,7 @@ def bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
         keys = tiles.keys
         return _TileAligner(tiles.targets).body(tiled)
 
-    return change_kernels(func, change)
+    return map_kernels(func, change)
 
 
 def is_call(stmt: object, name: str) -> bool:
@@ -75,7 +75,7 @@ def is_call(stmt: object, name: str) -> bool:
     return isinstance(stmt, tir.Evaluate) and isinstance(stmt.value, tir.Call) and stmt.value.op == tir.Op(name)
 
 
-def wait_for(key: Expr, slot: Expr, span: object = None) -> Stmt:
+def bulk_wait(key: Expr, slot: Expr, span: object = None) -> Stmt:
     """Return a statement that waits until the tile of the bulk copy `key` has arrived."""
     return tir.Evaluate(tir.Call(_VOID, tir.Op(WAIT), (key, slot), span=span), span=span)  # type: ignore[arg-type]
 
@@ -115,7 +115,7 @@ class _BulkCopyFormer(TirMutator):
                     self._views.add(buffer.data)
                 case tir.For(var=var) | tir.Bind(var=var) | tir.Let(var=var):
                     self._kernel_vars.add(var)
-        for touch in (t for s in body for t in touches(s)):
+        for touch in (t for s in body for t in memory_accesses(s)):
             if touch.writes:
                 self._writes[touch.data] = self._writes.get(touch.data, 0) + 1
 
@@ -123,7 +123,7 @@ class _BulkCopyFormer(TirMutator):
         return node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        copy = Copy.of(node)
+        copy = BulkCopy.of(node)
         if copy is not None:
             return self._form_copy(copy)
         if tir.const_int(node.step) in (None, 1):
@@ -156,12 +156,12 @@ class _BulkCopyFormer(TirMutator):
         return bool(used_vars(value) & self._divergent) or any(True for _ in local)
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
-        copy = Copy.of(node)
+        copy = BulkCopy.of(node)
         return super().stmt_attr(node) if copy is None else self._form_copy(copy)
 
     # ------------------------------------------------------------ one copy
 
-    def _form_copy(self, copy: Copy) -> list[Stmt]:
+    def _form_copy(self, copy: BulkCopy) -> list[Stmt]:
         target, source = copy.store.buffer, copy.load.buffer
         if self._divergent_scopes:
             copy.refuse("not all threads reach it", "move it out of the condition, which differs between threads")
@@ -178,7 +178,7 @@ class _BulkCopyFormer(TirMutator):
             copy.refuse(f"it converts {source.dtype} to {target.dtype}", "copy first and convert where it is used")
         return self._tile_call(copy, self._match_box(copy))
 
-    def _match_box(self, copy: Copy) -> _Box:
+    def _match_box(self, copy: BulkCopy) -> _Box:
         """Match the dimensions of the tile with those of the tensor; return their starts and sizes. Refuses any other
         copy.
         """
@@ -231,7 +231,7 @@ class _BulkCopyFormer(TirMutator):
     def _is_zero(self, value: Expr) -> bool:
         return tir.const_int(self._analyzer.simplify(value)) == 0
 
-    def _tile_range(self, copy: Copy, index: Expr, domains: Mapping[tir.Var, Interval]) -> tuple[Expr, int]:
+    def _tile_range(self, copy: BulkCopy, index: Expr, domains: Mapping[tir.Var, Interval]) -> tuple[Expr, int]:
         """Return the least value of an index within the tile, and the number of its values."""
         interval = eval_set(index, domains, self._analyzer)
         if interval.low is not None and interval.high is not None:
@@ -240,7 +240,7 @@ class _BulkCopyFormer(TirMutator):
                 return self._analyzer.simplify(interval.low), count
         copy.refuse(f"how far `{index}` reaches in the tile is not constant", "tiles have constant sizes")
 
-    def _tile_call(self, copy: Copy, box: _Box) -> list[Stmt]:
+    def _tile_call(self, copy: BulkCopy, box: _Box) -> list[Stmt]:
         target, source = copy.store.buffer, copy.load.buffer
         size = source.dtype.bytes
         shape = [tir.const_int(d) for d in target.shape]
@@ -257,8 +257,8 @@ class _BulkCopyFormer(TirMutator):
                     f"the tile fills {box.counts[d]} of {shape[d]} elements along dimension {d} of `{target.name}`"
                 )
         rank = len(source.shape)
-        if not 1 <= rank <= MOST_DIMS:
-            copy.refuse(f"`{source.name}` has {rank} dimensions; up to {MOST_DIMS} are copied")
+        if not 1 <= rank <= MAX_DIMS:
+            copy.refuse(f"`{source.name}` has {rank} dimensions; up to {MAX_DIMS} are copied")
         offset: Expr = c.const(0, INT64)
         for start, stride in zip(box.starts, compact, strict=True):
             offset = c.add(offset, c.mul(c.cast(INT64, start), stride or 0))
@@ -267,8 +267,8 @@ class _BulkCopyFormer(TirMutator):
         parts = step = 1
         if box.pieces is not None:
             axis, parts, step = box.pieces.axis, box.pieces.count, compact[split_dim] or 0
-        elif box.sizes[axis] > MOST_BOX:  # the outermost dimension, in pieces
-            piece = max(n for n in range(1, MOST_BOX + 1) if box.sizes[axis] % n == 0)
+        elif box.sizes[axis] > MAX_BOX:  # the outermost dimension, in pieces
+            piece = max(n for n in range(1, MAX_BOX + 1) if box.sizes[axis] % n == 0)
             parts, box.sizes[axis] = box.sizes[axis] // piece, piece
             step = prod(box.sizes)
         strides = source.strides or compact_strides(source.shape)
@@ -298,9 +298,9 @@ class _BulkCopyFormer(TirMutator):
             *(c.cast(INT64, e) for e in reversed(box.corner)),
         )
         tile = tir.Call(target.dtype, tir.Op(TILE), args, span=copy.store.span)
-        return [tir.Evaluate(tile, span=copy.store.span), wait_for(key, zero, copy.store.span)]
+        return [tir.Evaluate(tile, span=copy.store.span), bulk_wait(key, zero, copy.store.span)]
 
-    def _swizzle(self, copy: Copy, box: _Box, size: int) -> int:
+    def _swizzle(self, copy: BulkCopy, box: _Box, size: int) -> int:
         swizzle = self._swizzles.get(copy.store.buffer)
         if swizzle is None:
             return 0
@@ -310,7 +310,7 @@ class _BulkCopyFormer(TirMutator):
             copy.refuse(f"a swizzle of {swizzle.width} bytes, and rows of {swizzle.row}", help)
         return swizzle.width
 
-    def _extents(self, copy: Copy) -> list[Expr]:
+    def _extents(self, copy: BulkCopy) -> list[Expr]:
         """Return the extents of the tensor or, under a condition with zeros otherwise, of the part where the condition
         holds.
         """
@@ -329,7 +329,9 @@ class _BulkCopyFormer(TirMutator):
                 copy.refuse(f"its condition `{part}` is none on the extents of the tensor", help)
         return extents
 
-    def _narrow_extent(self, source: tir.BufferLoad, extents: list[Expr], low: Expr, most: Expr, copy: Copy) -> bool:
+    def _narrow_extent(
+        self, source: tir.BufferLoad, extents: list[Expr], low: Expr, most: Expr, copy: BulkCopy
+    ) -> bool:
         """Record `low <= most` as an extent, where `low` counts along a dimension. Return False if the condition says
         more than that.
         """
@@ -345,7 +347,7 @@ class _BulkCopyFormer(TirMutator):
                 return True  # not before the tensor's first element
         return False
 
-    def _check_alignment(self, copy: Copy, offset: Expr, tensor_map: TensorMap, step: int) -> None:
+    def _check_alignment(self, copy: BulkCopy, offset: Expr, tensor_map: TensorMap, step: int) -> None:
         """Check that boxes start at multiples of 128 bytes, or of the swizzle's period if there is one."""
         form = tensor_map.form
         unit = (8 * form.swizzle if form.swizzle else BOX_ALIGNMENT) // form.dtype.bytes

@@ -36,7 +36,7 @@ Env = dict[tir.Var, int | None]
 Value = Callable[[Env], int | None]
 
 
-def check_private(kernel: Stmt, launch: Launch, host: Mapping[tir.Var, int | None]) -> None:
+def check_thread_private(kernel: Stmt, launch: Launch, host: Mapping[tir.Var, int | None]) -> None:
     """Raise CompileError E0727 for a kernel whose threads read elements of local memory that other threads wrote.
     `host` has the known values of the host's variables.
     """

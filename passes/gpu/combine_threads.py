@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mlcc.arith.conditions import operands
+from mlcc.arith.conditions import conjunct_operands
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -34,7 +34,7 @@ from mlcc.passes.manage.stages import BLOCKS
 from mlcc.passes.schedule.analysis.reducers import ReductionParts, reduction_parts
 from mlcc.passes.schedule.refusal import Refusal
 
-SCOPE = "reduce_scope"  # the key of the attribute with the combiner
+REDUCE_SCOPE = "reduce_scope"  # the key of the attribute with the combiner
 
 
 def combine_threads(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -165,7 +165,7 @@ def _thread_code(
             for b, n, u in zip(partial, names, parts.updates, strict=True)
         ),
     )
-    conditions = [part for part in operands(realize.predicate) if tir.const_int(part) != 1]
+    conditions = [part for part in conjunct_operands(realize.predicate) if tir.const_int(part) != 1]
     for loop in reversed([x for x in inner if not _is_bound(x)]):  # innermost loop that a condition depends on
         here = [part for part in conditions if loop.var in used_vars(part)]
         conditions = [part for part in conditions if part not in here]
@@ -174,7 +174,7 @@ def _thread_code(
     loads = tuple(c.load(b, 0) for b in partial)
     args = (c.const(len(partial), "uint32"), *loads, tir.TRUE, *(b.data for b in total), *(x.var for x in threads))
     call = tir.Call(DType.of("void"), tir.Op("tir.tvm_thread_allreduce"), args, span=block.span)
-    stmts.append(tir.AttrStmt(parts.reducer, SCOPE, c.const(0), (tir.Evaluate(call, span=block.span),)))
+    stmts.append(tir.AttrStmt(parts.reducer, REDUCE_SCOPE, c.const(0), (tir.Evaluate(call, span=block.span),)))
     stmts += _store_result(parts, total, values, inner, threads, realize)
     return tuple(stmts)
 
@@ -201,7 +201,7 @@ def _store_result(
     )
     condition: Expr = tir.TRUE
     inside = {loop.var for loop in inner}
-    for part in operands(realize.predicate):
+    for part in conjunct_operands(realize.predicate):
         if not used_vars(part) & inside:
             condition = c.logical_and(condition, part)
     if any(b.scope != "local" for b in parts.buffers):

@@ -25,7 +25,7 @@ thread inside of launch scopes:
 - An assertion of the program that fails stores its number, counted from 1 in `DeviceKernel.asserts`, to the int32 at a
   last parameter, which code has only where there are assertions and no text shows. Checked indices count among them:
   the first that fails also stores the index and the extent, int64 each, 8 and 16 bytes behind
-  (`mlcc.runtime.abi.RECORD`).
+  (`mlcc.runtime.abi.ERROR_RECORD_BYTES`).
 
 The host's code is loop code whose statements are loops, conditions, bindings of scalars, allocations of global memory,
 assertions and launches. A launch calls the kernel by name, with an argument for each of its parameters:
@@ -41,7 +41,7 @@ from typing import Any
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
-from mlcc.ir.checked import INDEX, checked_index
+from mlcc.ir.checked_index import INDEX_ERROR, checked_index
 from mlcc.ir.dtypes import HANDLE, INT32, INT64, DType
 from mlcc.ir.node import find, replace, walk
 from mlcc.passes.gpu.shared_layout import dynamic_layout
@@ -171,7 +171,7 @@ def assertions(body: Body) -> tuple[tuple[str, str], ...]:
             if isinstance(node, tir.AssertStmt) and not tir.const_int(node.condition):
                 checks.setdefault((node.kind, "".join(node.message)))
             elif (check := checked_index(node)) is not None:
-                checks.setdefault((INDEX, check.message))
+                checks.setdefault((INDEX_ERROR, check.message))
     return tuple(checks)
 
 

@@ -14,7 +14,7 @@ from mlcc.ir import tir
 from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.node import Node, replace, walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.lowering.accesses import is_steady
+from mlcc.passes.lowering.accesses import is_pure
 from mlcc.passes.lowering.mutator import Body
 
 BARRIERS = ("shared", "shared.dyn")
@@ -28,14 +28,14 @@ def is_barrier(stmt: Node) -> bool:
     return False
 
 
-def is_threads_left_out(condition: Expr) -> bool:
+def is_thread_mask(condition: Expr) -> bool:
     """Return True if a pass added the condition to mask off excess threads of a loop (`T.likely`)."""
     if isinstance(condition, tir.And):
-        return is_threads_left_out(condition.lhs) and is_threads_left_out(condition.rhs)
+        return is_thread_mask(condition.lhs) and is_thread_mask(condition.rhs)
     return isinstance(condition, tir.Call) and condition.op == tir.Op("tir.likely")
 
 
-class Varying:
+class DivergenceAnalysis:
     """Divergence analysis: the variables whose values differ between the threads of a block."""
 
     def __init__(self) -> None:
@@ -69,9 +69,9 @@ class Varying:
         return None if reach.high is None or self.differs(reach.high) else reach.high
 
 
-def drawn_in(condition: Expr, body: Body, varying: Varying) -> list[Stmt] | None:
+def sink_condition(condition: Expr, body: Body, varying: DivergenceAnalysis) -> list[Stmt] | None:
     """Sink `condition` into each statement of the body; None if that would change its meaning."""
-    if not is_steady(condition):
+    if not is_pure(condition):
         return None
     guarded: list[Stmt] = []
     for stmt in body:
@@ -91,7 +91,7 @@ def drawn_in(condition: Expr, body: Body, varying: Varying) -> list[Stmt] | None
             case tir.AttrStmt():
                 guarded.append(replace(stmt, body=(tir.IfThenElse(condition, stmt.body, span=stmt.span),)))
             case tir.IfThenElse(condition=inner, then_body=then, else_body=other):
-                if other and not is_steady(inner):
+                if other and not is_pure(inner):
                     return None
                 if _is_speculatable(inner) and not varying.differs(inner):
                     parts = [
@@ -109,7 +109,7 @@ def drawn_in(condition: Expr, body: Body, varying: Varying) -> list[Stmt] | None
     return guarded
 
 
-def whole_range(loop: tir.For, varying: Varying) -> tir.For | None:
+def with_uniform_bounds(loop: tir.For, varying: DivergenceAnalysis) -> tir.For | None:
     """Rewrite a loop with divergent bounds as a uniform loop with a condition inside; None if impossible."""
     if not _is_speculatable(loop.min) or not _is_speculatable(loop.extent) or tir.const_int(loop.step) not in (None, 1):
         return None

@@ -37,15 +37,15 @@ from mlcc.ir import tir
 from mlcc.ir.intrinsics import Effect, called, effect_of
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.gpu.check_thread_private import check_private
+from mlcc.passes.gpu.check_thread_private import check_thread_private
 from mlcc.passes.gpu.device import BLOCK, GRID
-from mlcc.passes.gpu.launch import Launch, scan
+from mlcc.passes.gpu.launch import Launch, scan_launch
 from mlcc.passes.gpu.thread_axes import AXES, is_virtual, loop_label, thread_axis
-from mlcc.passes.lowering.compact import OUTSIDE
+from mlcc.passes.lowering.compact import OUTSIDE_THREADS
 from mlcc.passes.lowering.folding import Folding
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.pipeline_parts import BULK
+from mlcc.passes.lowering.pipeline_parts import BULK_COPY
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
 
@@ -109,10 +109,10 @@ class _KernelFinder(TirMutator):
                 raise CompileError(_used_by_two_kernels(stmt, self._kernel_of[data], node))
             self._kernel_of[data] = node
             if isinstance(stmt, tir.AllocBuffer) and isinstance(node, tir.For):  # launch scopes hold code of one thread
-                stmt = replace(stmt, annotations=stmt.annotations.with_item(OUTSIDE, 1))
+                stmt = replace(stmt, annotations=stmt.annotations.with_item(OUTSIDE_THREADS, 1))
             allocations.append(stmt)
-        launch = scan(node)
-        check_private(node, launch, self._first)
+        launch = scan_launch(node)
+        check_thread_private(node, launch, self._first)
         body = (*allocations, *_ThreadCode(launch).body((node,)))
         for tag in reversed(AXES):
             if tag in launch.axes:
@@ -163,7 +163,7 @@ class _ThreadCode(Folding):
         axis = thread_axis(node)
         if axis is not None:
             return self._enter_axis(node, *axis, c.const(0, axis[1].dtype))
-        if node.key == BULK:  # one thread asks for it anyway
+        if node.key == BULK_COPY:  # one thread asks for it anyway
             outer, self._bulk = self._bulk, True
             scope = super().stmt_attr(node)
             self._bulk = outer
@@ -226,7 +226,7 @@ class _ThreadCode(Folding):
         """Return True if every block has to repeat a store because the kernel reads the buffer. Raises E0724."""
         if buffer is None or buffer.data not in self._launch.read:
             return False
-        if buffer.data in self._launch.read_once:
+        if buffer.data in self._launch.read_outside_axes:
             text = f"`{buffer.name}` is written outside of the loops bound to " + " and ".join(
                 f"`{t}`" for t in self._launch.axes if t in GRID and t not in self._open
             )
@@ -253,7 +253,7 @@ class _ThreadCode(Folding):
         if node.buffer.scope != "global":
             axes = GRID if node.buffer.scope.startswith("shared") else AXES
             if any(tag in axes and tag not in self._open for tag in self._launch.axes):
-                node = replace(node, annotations=node.annotations.with_item(OUTSIDE, 1))
+                node = replace(node, annotations=node.annotations.with_item(OUTSIDE_THREADS, 1))
             return super().stmt_alloc(node)
         missing = any(tag in BLOCK and tag not in self._open for tag in self._launch.axes)
         old = node.buffer
@@ -277,7 +277,7 @@ def thread_nest(stmt: Stmt) -> tuple[Sequence[tir.For], Body] | None:
     return (loops, body) if loops else None
 
 
-def change_kernels(func: tir.PrimFunc, change: Callable[[Sequence[tir.For], Body], Body]) -> tir.PrimFunc:
+def map_kernels(func: tir.PrimFunc, change: Callable[[Sequence[tir.For], Body], Body]) -> tir.PrimFunc:
     """Apply `change` to the body of each kernel of `func` (flat loop code with formed kernels). It is also given the
     bound loops around the body.
     """

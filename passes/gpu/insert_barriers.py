@@ -24,12 +24,18 @@ from mlcc.ir.node import children, find, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.bulk_tiles import TILE, is_call
 from mlcc.passes.gpu.device import BLOCK, block_barrier
-from mlcc.passes.gpu.divergence import Varying, drawn_in, is_barrier, is_threads_left_out, whole_range
-from mlcc.passes.gpu.form_kernels import change_kernels
+from mlcc.passes.gpu.divergence import (
+    DivergenceAnalysis,
+    is_barrier,
+    is_thread_mask,
+    sink_condition,
+    with_uniform_bounds,
+)
+from mlcc.passes.gpu.form_kernels import map_kernels
 from mlcc.passes.gpu.pipeline import ASYNC, ORDERED
-from mlcc.passes.gpu.thread_dependence import Meeting, Side
+from mlcc.passes.gpu.thread_dependence import DependenceProblem, Side
 from mlcc.passes.lowering.aliases import Aliases
-from mlcc.passes.lowering.effects import Touch, touches
+from mlcc.passes.lowering.effects import MemoryAccess, memory_accesses
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -43,7 +49,7 @@ def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
     """Insert barriers into the kernels of `func` (flat loop code with formed kernels). Raises CompileError."""
     if func.attrs.get(MANUAL):
         return func
-    return change_kernels(func, _with_barriers)
+    return map_kernels(func, _with_barriers)
 
 
 def _with_barriers(loops: Sequence[tir.For], body: Body) -> Body:
@@ -56,7 +62,7 @@ def _with_barriers(loops: Sequence[tir.For], body: Body) -> Body:
 class _Access:
     """An access with its guards and enclosing loops."""
 
-    touch: Touch
+    touch: MemoryAccess
     root: tir.Var | None
     span: Span | None
     guards: tuple[Expr, ...]
@@ -95,7 +101,7 @@ def _write_only_buffers(body: Body) -> set[tir.Var]:
     written: set[tir.Var] = set()
     other: set[tir.Var] = set()
     for stmt in body:
-        for touch in touches(stmt):
+        for touch in memory_accesses(stmt):
             (written if touch.writes and touch.index is not None else other).add(touch.data)
         for node in find(stmt, tir.DeclBuffer, tir.Bind):  # views may read
             other |= {n for n in walk(node) if isinstance(n, tir.Var) and n.dtype.is_handle}
@@ -105,7 +111,7 @@ def _write_only_buffers(body: Body) -> set[tir.Var]:
 class _BarrierInserter:
     def __init__(self, threads: Sequence[tir.For], results: Container[tir.Var] = ()) -> None:
         self._write_only = results
-        self._divergence = Varying()
+        self._divergence = DivergenceAnalysis()
         for loop in threads:
             if loop.thread in BLOCK:
                 self._divergence.thread(loop)
@@ -255,11 +261,11 @@ class _BarrierInserter:
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other) if self._divergence.differs(
                 condition
             ):
-                if problem.barrier is None or is_threads_left_out(condition):
+                if problem.barrier is None or is_thread_mask(condition):
                     parts = self._sink_into_branches(condition, then, other)
             case tir.For() if self._divergence.differs(stmt.min) or self._divergence.differs(stmt.extent):
                 if problem.barrier is None:
-                    uniform = whole_range(stmt, self._divergence)
+                    uniform = with_uniform_bounds(stmt, self._divergence)
                     parts = None if uniform is None else [uniform]
             case tir.While(condition=condition) if self._divergence.differs(condition):
                 pass
@@ -270,8 +276,8 @@ class _BarrierInserter:
         return parts
 
     def _sink_into_branches(self, condition: Expr, then: Body, other: Body | None) -> list[Stmt] | None:
-        guarded = drawn_in(condition, then, self._divergence)
-        rest = drawn_in(c.logical_not(condition), other or (), self._divergence)
+        guarded = sink_condition(condition, then, self._divergence)
+        rest = sink_condition(c.logical_not(condition), other or (), self._divergence)
         return None if guarded is None or rest is None else guarded + rest
 
     # ------------------------------------------------------------ accesses
@@ -281,7 +287,7 @@ class _BarrierInserter:
         uses = []
         parts = children(node) if nested_bodies(stmt) and node is stmt else [node]
         for part in parts:
-            for touch in touches(part):
+            for touch in memory_accesses(part):
                 root = self._aliases.of(touch.data).root
                 if root is None or _scope(root) in ("global", "shared", "shared.dyn"):
                     around = tuple(self._guards), tuple(self._loops)
@@ -330,7 +336,7 @@ class _BarrierInserter:
             for use, index in ((a, one), (b, two))
         ]
         carried_by = None if loop is None else (loop.var, 1 if next_only else None)
-        return Meeting(self._threads, other, carried_by).never_between_threads(*sides)
+        return DependenceProblem(self._threads, other, carried_by).is_within_thread(*sides)
 
 
 def _scope(data: tir.Var) -> str:

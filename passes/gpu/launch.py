@@ -17,7 +17,7 @@ from mlcc.ir.node import Node, children, holds, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.gpu.thread_axes import AXES, thread_axis
-from mlcc.passes.lowering.accesses import is_steady
+from mlcc.passes.lowering.accesses import is_pure
 from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.lowering.vector_legality import mentions
 
@@ -26,14 +26,14 @@ from mlcc.passes.lowering.vector_legality import mentions
 class Launch:
     """The launch of a kernel: `axes` are fresh variables, in the order of AXES, with their `extents`.
 
-    `read` is the memory (data variables) that the kernel reads, `read_once` what it reads outside of the loops of some
-    axis.
+    `read` is the memory (data variables) that the kernel reads, `read_outside_axes` what it reads outside of
+    the loops of some axis.
     """
 
     axes: dict[str, tir.Var] = field(default_factory=dict)
     extents: dict[str, Expr] = field(default_factory=dict)
     read: set[tir.Var] = field(default_factory=set)
-    read_once: set[tir.Var] = field(default_factory=set)
+    read_outside_axes: set[tir.Var] = field(default_factory=set)
 
     def whole(self, tag: str, extent: Expr) -> bool:
         """Return True if a loop of this extent covers all threads of the axis."""
@@ -41,7 +41,7 @@ class Launch:
         return Analyzer().prove_equal(c.cast(INT64, most), c.cast(INT64, extent))
 
 
-def scan(kernel: Stmt) -> Launch:
+def scan_launch(kernel: Stmt) -> Launch:
     """Return the launch of a kernel, given as its outermost thread-bound statement. Raises CompileError."""
     scanner = _LaunchScanner()
     scanner.visit(kernel)
@@ -54,7 +54,7 @@ def scan(kernel: Stmt) -> Launch:
     for data, open_axes in scanner.reads:
         launch.read.add(data)
         if len(open_axes) < len(launch.axes):
-            launch.read_once.add(data)
+            launch.read_outside_axes.add(data)
     return launch
 
 
@@ -139,7 +139,7 @@ class _LaunchScanner:
 
     def _bind(self, var: tir.Var, value: Expr) -> None:
         self._inner.add(var)
-        if is_steady(value) and not value.dtype.is_handle:
+        if is_pure(value) and not value.dtype.is_handle:
             self._values[var] = substitute(value, self._values)
         for outer in self._open.values():
             if mentions(value, outer.dependents):

@@ -30,7 +30,7 @@ def expand_matrix_calls(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=_MatrixCallExpander().body(func.body))
 
 
-def wrong_call(node: tir.Call, message: str, help: str | None = None) -> CompileError:
+def matrix_call_error(node: tir.Call, message: str, help: str | None = None) -> CompileError:
     """Return the error for an invalid use of a matrix intrinsic."""
     name = node.op.name.removeprefix("tir.")
     return CompileError(error("E0773", f"`T.{name}`: {message}", node.span, help=help))
@@ -53,13 +53,13 @@ class _MatrixCallExpander(ThreadMutator):
         var = self.thread(_AXIS)
         if var is None:
             help = "the threads of a warp execute it together"
-            raise wrong_call(node, f"it is outside of the loop bound to `{_AXIS}`", help)
+            raise matrix_call_error(node, f"it is outside of the loop bound to `{_AXIS}`", help)
         return c.floormod(c.cast("int32", var), 32)
 
     def _fill(self, node: tir.Call, count: Expr, data: Expr, offset: Expr) -> list[Stmt]:
         size = tir.const_int(count)
         if size is None:
-            raise wrong_call(node, "the number of elements is not constant")
+            raise matrix_call_error(node, "the number of elements is not constant")
         view = _view("fragment", node, data)
         zero = c.const(0, node.dtype.element)
         return [view, *(c.store(view.buffer, zero, c.add(offset, i)) for i in range(size))]
@@ -67,7 +67,7 @@ class _MatrixCallExpander(ThreadMutator):
     def _store(self, node: tir.Call) -> list[Stmt]:
         m, n, target, data, offset, stride = node.args
         if (tir.const_int(m), tir.const_int(n)) != (16, 16):
-            raise wrong_call(node, "only 16 x 16 matrices can be stored")
+            raise matrix_call_error(node, "only 16 x 16 matrices can be stored")
         lane = self._lane(node)
         fragment, matrix = _view("fragment", node, data), _view("matrix", node, target)
         stmts: list[Stmt] = [fragment, matrix]
@@ -82,7 +82,7 @@ class _MatrixCallExpander(ThreadMutator):
         """Load a transposed 32 x 16 matrix B of bytes; the last argument is its row stride."""
         _, count, _, data, offset, source, stride = node.args
         if tir.const_int(count) != 4:
-            raise wrong_call(node, "8-bit elements can only be transposed four matrices at a time")
+            raise matrix_call_error(node, "8-bit elements can only be transposed four matrices at a time")
         lane = self._lane(node)
         fragment, matrix = _view("fragment", node, data), _view("matrix", node, source)
         stmts: list[Stmt] = [fragment, matrix]

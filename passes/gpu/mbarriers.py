@@ -18,7 +18,7 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.intrinsics import called, name_of
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.gpu.form_kernels import change_kernels
+from mlcc.passes.gpu.form_kernels import map_kernels
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -29,7 +29,7 @@ UINT64 = DType.of("uint64")
 
 def allocate_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
     """Allocate the numbered mbarriers of `func` (flat loop code with formed kernels). Raises CompileError E0776."""
-    return change_kernels(func, _allocate)
+    return map_kernels(func, _allocate)
 
 
 def barrier_buffer(count: int) -> tir.Buffer:

@@ -19,7 +19,7 @@ from mlcc.ir.node import holds
 from mlcc.ir.node import replace as changed
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.device import DeviceKernel, is_kernel, with_thread_code
-from mlcc.passes.lowering.divisions import divisions
+from mlcc.passes.lowering.divisions import count_divisions
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -160,7 +160,7 @@ class _IndexNarrower(TirMutator):
                 return node
             return tir.Ramp(INT32.with_lanes(node.lanes), base, stride, node.lanes, span=node.span)
         narrowed = (_narrow(node) or node) if node.dtype is INT64 else node
-        return self.analyzer.simplify(narrowed) if divisions(narrowed) else narrowed
+        return self.analyzer.simplify(narrowed) if count_divisions(narrowed) else narrowed
 
 
 def _narrow(node: Expr) -> Expr | None:

@@ -22,24 +22,24 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
 from mlcc.ir.node import Attrs, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.gpu.buffer_offsets import Place, Placed, enlarged, fragment_sizes
+from mlcc.passes.gpu.buffer_offsets import OffsetBuffer, OffsetCopier, fragment_sizes, replicated_buffer
 from mlcc.passes.gpu.device import block_barrier
-from mlcc.passes.gpu.pipeline_checks import apart, check_dependences, part_touches
-from mlcc.passes.gpu.pipeline_tiles import Slotted, Tile, find_tiles, only_tiles, waits
+from mlcc.passes.gpu.pipeline_checks import are_disjoint, check_dependences, part_accesses
+from mlcc.passes.gpu.pipeline_tiles import SlotAssigner, Tile, copies_only_tiles, find_tiles, tile_waits
 from mlcc.passes.gpu.wgmma_groups import PENDING, has_products
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import (
     ASYNC_STAGES,
-    DOUBLE,
+    DOUBLE_BUFFER,
     ORDER,
     PART,
     ROLLED,
     STAGE,
-    Plan,
+    PipelinePlan,
     is_pipelined,
-    plan_of,
-    refused,
+    pipeline_error,
+    pipeline_plan,
 )  # fmt: skip
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import has_jump, nested_bodies
@@ -63,7 +63,7 @@ class _Statements(TirMutator):
 
 class _BracketRemover(_Statements):
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
-        if node.key in (PART, PHASE, DOUBLE):
+        if node.key in (PART, PHASE, DOUBLE_BUFFER):
             return list(self.body(node.body))
         return super().stmt_attr(node)
 
@@ -90,10 +90,10 @@ class _Pipeline:
 
     def __init__(self, loop: tir.For) -> None:
         self.loop = loop
-        self.plan = plan = plan_of(loop)
+        self.plan = plan = pipeline_plan(loop)
         self.allocated, self.parts = _split_body(loop)
         self._check_form(plan)
-        self.accesses = [part_touches(part) for part in self.parts]
+        self.accesses = [part_accesses(part) for part in self.parts]
         check_dependences(loop, plan, self.accesses, {a.buffer.data for a in self.allocated})
         self.sequence = sorted(range(len(self.parts)), key=plan.order.__getitem__)
         self.fragments = fragment_sizes(loop.body)
@@ -102,24 +102,24 @@ class _Pipeline:
         asynchronous = [n for n, s in enumerate(plan.stage) if s in plan.asynchronous]
         private = {a.buffer.data for a in self.allocated}
         self.tiles = find_tiles(self.parts, asynchronous, private, self._users)
-        engine = {t.writer for t in self.tiles if only_tiles(self.parts[t.writer])}
+        engine = {t.writer for t in self.tiles if copies_only_tiles(self.parts[t.writer])}
         self.groups = [g for g in self.runs if not engine.issuperset(self.sequence[g.first : g.last + 1])]
         self.rolled = bool(loop.annotations.get(ROLLED))
         self.write_barriers: dict[int, int] = {}  # places before which memory is still being read, from which round on
         self.pending = [0] * len(self.parts)  # of each part: how many groups of its products may go on after it
 
-    def _check_form(self, plan: Plan) -> None:
+    def _check_form(self, plan: PipelinePlan) -> None:
         loop = self.loop
         if len(self.parts) != len(plan.stage):
             message = f"its body has {len(self.parts)} statements, and `{STAGE}` has {len(plan.stage)} numbers"
-            raise refused(loop, message)
+            raise pipeline_error(loop, message)
         if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
-            raise refused(loop, f"its kind is `{loop.kind.value}`", "only serial loops can be pipelined")
+            raise pipeline_error(loop, f"its kind is `{loop.kind.value}`", "only serial loops can be pipelined")
         if tir.const_int(loop.step) not in (None, 1) or has_jump(loop.body):
-            raise refused(loop, "it has a step other than 1, or contains `break` or `continue`")
+            raise pipeline_error(loop, "it has a step other than 1, or contains `break` or `continue`")
         if plan.asynchronous and any(_commits(part) for part in self.parts):
             help = "only one of the two pipelines can have them"
-            raise refused(loop, "a pipeline inside it also has asynchronous stages", help)
+            raise pipeline_error(loop, "a pipeline inside it also has asynchronous stages", help)
 
     def emit(self) -> Body:
         """Return the allocations, followed by prologue, body and epilogue in brackets."""
@@ -152,7 +152,7 @@ class _Pipeline:
         count = self._version_count(allocation.buffer.data)
         if count == 1:
             return allocation
-        versions, distance = enlarged(allocation.buffer, count)
+        versions, distance = replicated_buffer(allocation.buffer, count)
         self.versions[allocation.buffer.data] = (versions, distance, count)
         return replace(allocation, buffer=versions)
 
@@ -168,7 +168,7 @@ class _Pipeline:
             return 1
         count = max(stage[r] for r, _ in read) - min(stage[w] for w, _ in written) + 1
         if count == 2 and all(
-            order[w] > order[r] or stage[w] >= stage[r] or apart(self.loop, read_access, written_access, 1)
+            order[w] > order[r] or stage[w] >= stage[r] or are_disjoint(self.loop, read_access, written_access, 1)
             for w, written_access in written
             for r, read_access in read
         ):
@@ -176,12 +176,12 @@ class _Pipeline:
         doubled = any(data in _double_buffered(part) for part in self.parts)
         return max(count, 2 if doubled else 1)
 
-    def _version_offsets(self, number: Expr) -> dict[tir.Var, Place]:
+    def _version_offsets(self, number: Expr) -> dict[tir.Var, OffsetBuffer]:
         """Return the places of the versioned buffers for iteration `number`, counted from 0."""
         places = {}
         for data, (versions, distance, count) in self.versions.items():
             slot = c.cast(distance.dtype, c.floormod(_modulo(number, count), count))
-            places[data] = Place(versions, c.mul(slot, distance))
+            places[data] = OffsetBuffer(versions, c.mul(slot, distance))
         return places
 
     # ------------------------------------------------------------ rounds
@@ -220,18 +220,18 @@ class _Pipeline:
 
     def _part(self, part: int, number: Expr, active: Expr) -> Body:
         value = c.add(self.loop.min, c.cast(self.loop.min.dtype, number))
-        copy = Placed(
+        copy = OffsetCopier(
             {self.loop.var: c.cast(self.loop.var.dtype, value)}, self._version_offsets(number), self.fragments
         )
         code = copy.body(self.parts[part])
         slots = {t.key: self._slot(t, number) for t in self.tiles if part in (t.writer, t.user)}
         if slots:
-            code = Slotted(slots).body(code)
+            code = SlotAssigner(slots).body(code)
         if self.plan.stage[part] in self.plan.asynchronous:
             code = (tir.AttrStmt(tir.StringImm("async"), ASYNC, 1, code),)
         if self.pending[part]:
             code = (tir.AttrStmt(tir.StringImm("products"), PENDING, self.pending[part], code),)
-        code = (*waits([t for t in self.tiles if t.user == part], slots), *code)
+        code = (*tile_waits([t for t in self.tiles if t.user == part], slots), *code)
         return code if tir.const_int(active) == 1 else (tir.IfThenElse(active, code),)
 
     def _slot(self, tile: Tile, number: Expr) -> tuple[Expr, int]:
@@ -384,7 +384,7 @@ def _split_body(loop: tir.For) -> tuple[list[tir.AllocBuffer], list[Body]]:
                 else:
                     parts.append(body)
             case _:
-                raise refused(loop, "its body declares variables or views outside of its parts")
+                raise pipeline_error(loop, "its body declares variables or views outside of its parts")
     return allocated, parts
 
 
@@ -392,8 +392,8 @@ def _double_buffered(part: Body) -> set[tir.Var]:
     """Return the memory written under `double_buffer_scope`, as data variables."""
     written: set[tir.Var] = set()
     for stmt in part:
-        if isinstance(stmt, tir.AttrStmt) and stmt.key == DOUBLE:
-            written |= {t.data for t in part_touches((stmt,)) if t.writes}
+        if isinstance(stmt, tir.AttrStmt) and stmt.key == DOUBLE_BUFFER:
+            written |= {t.data for t in part_accesses((stmt,)) if t.writes}
         for nested in nested_bodies(stmt):
             written |= _double_buffered(nested)
     return written

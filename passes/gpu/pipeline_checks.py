@@ -11,10 +11,10 @@ from mlcc.errors import CompileError, Label, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.visit import substitute
-from mlcc.passes.lowering.accesses import is_steady
-from mlcc.passes.lowering.effects import touches
+from mlcc.passes.lowering.accesses import is_pure
+from mlcc.passes.lowering.effects import memory_accesses
 from mlcc.passes.lowering.mutator import Body
-from mlcc.passes.lowering.pipeline_parts import Plan
+from mlcc.passes.lowering.pipeline_parts import PipelinePlan
 from mlcc.passes.lowering.unroll import nested_bodies
 
 
@@ -28,7 +28,7 @@ class PartAccess:
     loops: tuple[tir.For, ...]
 
 
-def part_touches(part: Body) -> list[PartAccess]:
+def part_accesses(part: Body) -> list[PartAccess]:
     """Return all accesses of a part, except those of memory that it allocates itself."""
     accesses: list[PartAccess] = []
     allocated: set[tir.Var] = set()
@@ -45,14 +45,16 @@ def _collect(body: Body, loops: tuple[tir.For, ...], accesses: list[PartAccess],
         for deeper in nested:
             _collect(deeper, inner, accesses, allocated)
         if not nested:
-            accesses += [PartAccess(t.data, t.writes, t.index, loops) for t in touches(stmt)]
+            accesses += [PartAccess(t.data, t.writes, t.index, loops) for t in memory_accesses(stmt)]
         elif isinstance(stmt, (tir.IfThenElse, tir.While)):
-            accesses += [PartAccess(t.data, t.writes, t.index, loops) for t in touches(stmt.condition)]
+            accesses += [PartAccess(t.data, t.writes, t.index, loops) for t in memory_accesses(stmt.condition)]
         elif isinstance(stmt, tir.For):
-            accesses += [PartAccess(t.data, t.writes, t.index, loops) for t in touches((stmt.min, stmt.extent))]  # type: ignore[arg-type]
+            accesses += [PartAccess(t.data, t.writes, t.index, loops) for t in memory_accesses((stmt.min, stmt.extent))]  # type: ignore[arg-type]
 
 
-def check_dependences(loop: tir.For, plan: Plan, parts: Sequence[list[PartAccess]], private: set[tir.Var]) -> None:
+def check_dependences(
+    loop: tir.For, plan: PipelinePlan, parts: Sequence[list[PartAccess]], private: set[tir.Var]
+) -> None:
     """Raise CompileError E0771 if the pipeline reorders two dependent parts. `private` memory is versioned per
     iteration."""
     stage, order = plan.stage, plan.order
@@ -68,7 +70,7 @@ def check_dependences(loop: tir.For, plan: Plan, parts: Sequence[list[PartAccess
                             reversed_pairs.append((other, mine, d))
                         if (-ahead, order[first]) > (d, order[second]):
                             reversed_pairs.append((mine, other, d))
-                if not all(apart(loop, early, late, distance) for early, late, distance in reversed_pairs):
+                if not all(are_disjoint(loop, early, late, distance) for early, late, distance in reversed_pairs):
                     raise _dependence_error(loop, plan, first, second, mine.data)
 
 
@@ -76,7 +78,7 @@ def _conflicts(ours: list[PartAccess], theirs: list[PartAccess]) -> list[tuple[P
     return [(a, b) for a in ours for b in theirs if a.data is b.data and (a.writes or b.writes)]
 
 
-def apart(loop: tir.For, early: PartAccess, late: PartAccess, distance: int) -> bool:
+def are_disjoint(loop: tir.For, early: PartAccess, late: PartAccess, distance: int) -> bool:
     """Return True if the ranges of `early` in an iteration and of `late` `distance` iterations later are disjoint."""
     if early.index is None or late.index is None:
         return False
@@ -94,7 +96,7 @@ def apart(loop: tir.For, early: PartAccess, late: PartAccess, distance: int) -> 
 def _range(touch: PartAccess, analyzer: Analyzer) -> tuple[tir.Expr, tir.Expr] | None:
     """Return the least and the greatest index of an access in one iteration of the pipelined loop, or None."""
     assert touch.index is not None
-    if not is_steady(touch.index):
+    if not is_pure(touch.index):
         return None
     domains = {f.var: from_range(tir.Range(f.min, f.extent)) for f in touch.loops}
     index: tir.Expr = touch.index
@@ -113,7 +115,7 @@ def _range(touch: PartAccess, analyzer: Analyzer) -> tuple[tir.Expr, tir.Expr] |
     return interval.low, c.add(interval.high, reach)
 
 
-def _dependence_error(loop: tir.For, plan: Plan, first: int, second: int, data: tir.Var) -> CompileError:
+def _dependence_error(loop: tir.For, plan: PipelinePlan, first: int, second: int, data: tir.Var) -> CompileError:
     message = f"the loop `{loop.var.name}` cannot be pipelined: its parts {first} and {second} would be reordered"
     help = (
         f"part {first} has stage {plan.stage[first]} and position {plan.order[first]}, part {second} has stage "

@@ -13,7 +13,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import find, replace
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.gpu.bulk_tiles import KEY, SLOT, SLOTS, TILE, WAIT, is_call, wait_for
+from mlcc.passes.gpu.bulk_tiles import KEY, SLOT, SLOTS, TILE, WAIT, bulk_wait, is_call
 from mlcc.passes.lowering.mutator import Body, TirMutator
 
 
@@ -45,13 +45,13 @@ def find_tiles(
     return tiles
 
 
-def only_tiles(part: Body) -> bool:
+def copies_only_tiles(part: Body) -> bool:
     """Return True if no store of a part writes shared memory, so that the copy engine makes all its copies."""
     stores = (n for s in part for n in find(s, tir.BufferStore))
     return not any(n.buffer.scope.startswith("shared") for n in stores)
 
 
-class Slotted(TirMutator):
+class SlotAssigner(TirMutator):
     """Rewrite a part: give its tiles (by key) their slots, and drop their waits, which move to the first use."""
 
     def __init__(self, slots: Mapping[int, tuple[Expr, int]]) -> None:
@@ -74,6 +74,6 @@ class Slotted(TirMutator):
         return tir.Evaluate(replace(call, args=tuple(args)), span=node.span)
 
 
-def waits(tiles: Sequence[Tile], slots: Mapping[int, tuple[Expr, int]]) -> list[Stmt]:
+def tile_waits(tiles: Sequence[Tile], slots: Mapping[int, tuple[Expr, int]]) -> list[Stmt]:
     """Return the waits for the tiles of one iteration."""
-    return [wait_for(c.const(t.key, INT32), slots[t.key][0]) for t in tiles]
+    return [bulk_wait(c.const(t.key, INT32), slots[t.key][0]) for t in tiles]

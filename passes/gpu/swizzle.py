@@ -211,7 +211,7 @@ class _SwizzlePlanner(TirMutator):
 # ---------------------------------------------------------------- rewriting of indices
 
 
-def permutations(body: tuple[Stmt, ...]) -> dict[tir.Var, tuple[tir.Buffer, Permutation]]:
+def swizzled_buffers(body: tuple[Stmt, ...]) -> dict[tir.Var, tuple[tir.Buffer, Permutation]]:
     """Return the swizzled buffers with their permutations, by data variable."""
     allocations = (n for s in body for n in find(s, tir.AllocBuffer))
     planned = ((n.buffer, Permutation.of(n.annotations)) for n in allocations)
@@ -222,7 +222,7 @@ def swizzle_shared(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return `func` (flat loop code without views) with indices into swizzled buffers permuted. Raises CompileError
     E0774 if a pointer to such a buffer is used otherwise.
     """
-    permuted = permutations(func.body)
+    permuted = swizzled_buffers(func.body)
     return replace(func, body=_IndexSwizzler(permuted).body(func.body)) if permuted else func
 
 

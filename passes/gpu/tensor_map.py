@@ -21,9 +21,9 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import HANDLE, INT32, INT64, DType
 from mlcc.ir.tir import Expr
-from mlcc.runtime.launch.tensor_map import DTYPES, MOST_BOX, MOST_DIMS, MOST_STEP, STRIDE_UNIT, SWIZZLES, MapSpec
+from mlcc.runtime.launch.tensor_map import DTYPES, MAX_BOX, MAX_DIMS, MAX_STEP, STRIDE_UNIT, SWIZZLES, MapSpec
 
-__all__ = ["MOST_DIMS", "TensorMap", "is_tensor_map"]
+__all__ = ["MAX_DIMS", "TensorMap", "is_tensor_map"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +66,20 @@ class MapForm:
         """Return the reason why the map is invalid, or None. Extents and strides known at run time only pass."""
         if str(self.dtype) not in DTYPES:
             return f"elements of dtype {self.dtype} cannot be copied"
-        if not 1 <= len(self.box) <= MOST_DIMS or len(self.steps) != len(self.box):
-            return f"the box has {len(self.box)} sizes and {len(self.steps)} steps; it needs 1 to {MOST_DIMS} of both"
+        if not 1 <= len(self.box) <= MAX_DIMS or len(self.steps) != len(self.box):
+            return f"the box has {len(self.box)} sizes and {len(self.steps)} steps; it needs 1 to {MAX_DIMS} of both"
         if self.swizzle not in SWIZZLES:
             return f"the swizzle is {self.swizzle}; it must be one of {', '.join(map(str, SWIZZLES))}"
         for size in self.box:
-            if not 1 <= size <= MOST_BOX:
-                return f"the box has {size} elements along a dimension; it needs 1 to {MOST_BOX}"
+            if not 1 <= size <= MAX_BOX:
+                return f"the box has {size} elements along a dimension; it needs 1 to {MAX_BOX}"
         row = self.box[0] * self.dtype.bytes
         if row % STRIDE_UNIT:
             return f"a row of the box has {row} bytes; it must be a multiple of {STRIDE_UNIT}"
         if self.swizzle and row > self.swizzle:
             return f"a row of the box has {row} bytes and does not fit a swizzle of {self.swizzle}"
-        if any(not 1 <= step <= MOST_STEP for step in self.steps):
-            return f"steps must be 1 to {MOST_STEP}"
+        if any(not 1 <= step <= MAX_STEP for step in self.steps):
+            return f"steps must be 1 to {MAX_STEP}"
         if self.steps[0] != 1:
             return "the step of the innermost dimension must be 1"
         return None
@@ -113,21 +113,21 @@ class TensorMap:
     def of(call: tir.Call) -> TensorMap:
         """Read the map from a call of `T.tensor_map`. Raises CompileError E0777."""
         if len(call.args) < 4 or not isinstance(call.args[1], tir.Var):
-            raise refused(call, "it takes a type, a pointer, a rank, a swizzle, and four lists")
+            raise tensor_map_error(call, "it takes a type, a pointer, a rank, a swizzle, and four lists")
         kind, data, rank, swizzle = call.args[0], call.args[1], *map(tir.const_int, call.args[2:4])
-        if rank is None or not 1 <= rank <= MOST_DIMS or len(call.args) != 3 + 4 * rank:
-            text = f"of a tensor of rank r it takes r extents, r - 1 strides, r sizes and r steps (r up to {MOST_DIMS})"
-            raise refused(call, text)
+        if rank is None or not 1 <= rank <= MAX_DIMS or len(call.args) != 3 + 4 * rank:
+            text = f"of a tensor of rank r it takes r extents, r - 1 strides, r sizes and r steps (r up to {MAX_DIMS})"
+            raise tensor_map_error(call, text)
         rest = call.args[4:]
         dims, strides = rest[:rank], rest[rank : 2 * rank - 1]
         fixed = [tir.const_int(a) for a in rest[2 * rank - 1 :]]
         if swizzle not in SWIZZLES or None in fixed:
-            raise refused(call, "the swizzle (0, 32, 64 or 128), the box sizes and the steps must be constant")
+            raise tensor_map_error(call, "the swizzle (0, 32, 64 or 128), the box sizes and the steps must be constant")
         numbers = tuple(n for n in fixed if n is not None)
         tensor_map = TensorMap(data, MapForm(kind.dtype, swizzle, numbers[:rank], numbers[rank:]), dims, strides)
         problem = tensor_map.problem()
         if problem is not None:
-            raise refused(call, problem)
+            raise tensor_map_error(call, problem)
         return tensor_map
 
     def problem(self) -> str | None:
@@ -144,5 +144,5 @@ def is_tensor_map(node: object) -> bool:
     return isinstance(node, tir.Call) and node.op == tir.Op("tir.tensor_map")
 
 
-def refused(call: tir.Call, why: str) -> CompileError:
+def tensor_map_error(call: tir.Call, why: str) -> CompileError:
     return CompileError(error("E0777", f"`T.tensor_map`: {why}", call.span))

@@ -10,7 +10,7 @@ from mlcc.ir.dtypes import HANDLE
 from mlcc.ir.node import Node, replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import used_vars
-from mlcc.passes.gpu.tensor_map import TensorMap, is_tensor_map, refused
+from mlcc.passes.gpu.tensor_map import TensorMap, is_tensor_map, tensor_map_error
 from mlcc.passes.lowering.mutator import Body, TirMutator
 
 # intrinsics that take a map at argument 2, and where the pointer of its tensor goes then
@@ -63,7 +63,7 @@ class _MapOutliner(TirMutator):
             text = f"{len(call.args) - at} coordinates of a tensor of {len(tensor_map.dims)} dimensions"
             raise CompileError(error("E0777", text, call.span))
         if any(used_vars(e) & self._inside for e in (*tensor_map.dims, *tensor_map.strides)):
-            raise refused(stated, "its extents are not known before the kernel starts")
+            raise tensor_map_error(stated, "its extents are not known before the kernel starts")
         var = self._map_parameter(tensor_map)
         args = (*call.args[:2], var, *call.args[3:at], tensor_map.data, *call.args[at:])
         return tir.Evaluate(replace(call, args=args), span=node.span)

@@ -41,7 +41,7 @@ class Side:
 
 
 @dataclass(slots=True, eq=False)
-class Meeting:
+class DependenceProblem:
     """A dependence problem between two accesses.
 
     `other` are the variables that may differ between the two: those of threads, of inner loops, and of the loop that
@@ -54,7 +54,7 @@ class Meeting:
     carried_by: tuple[tir.Var, int | None] | None = None
     _renamed: dict[tir.Var, tir.Var] = field(default_factory=dict)
 
-    def never_between_threads(self, first: Side, second: Side) -> bool:
+    def is_within_thread(self, first: Side, second: Side) -> bool:
         """Return True if no two different threads touch the same element."""
         analyzer = Analyzer()
         self._renamed = {v: tir.Var(f"{v.name}_2", v.dtype) for v in self.other}

@@ -16,8 +16,8 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.gpu.buffer_offsets import Place, Placed
-from mlcc.passes.lowering.accesses import is_steady
+from mlcc.passes.gpu.buffer_offsets import OffsetBuffer, OffsetCopier
+from mlcc.passes.lowering.accesses import is_pure
 from mlcc.passes.lowering.flatten import flat_buffer
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -33,11 +33,11 @@ def resolve_views(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=(*resolver.flat, *body))
 
 
-class _Resolver(Placed):
+class _Resolver(OffsetCopier):
     """Replace accesses of views; other binders stay. `flat` declares parameters that only views refer to."""
 
     def __init__(self, func: tir.PrimFunc) -> None:
-        self._known: dict[tir.Var, Place] = {}
+        self._known: dict[tir.Var, OffsetBuffer] = {}
         super().__init__({}, self._known)
         self.flat: list[Stmt] = []
         self._analyzer = Analyzer()
@@ -61,7 +61,7 @@ class _Resolver(Placed):
 
     def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
         value = self.expr(node.value)
-        if node.var.dtype.is_int and is_steady(value) and sum(1 for _ in walk(value)) <= _MAX_INLINED_NODES:
+        if node.var.dtype.is_int and is_pure(value) and sum(1 for _ in walk(value)) <= _MAX_INLINED_NODES:
             self.values[node.var] = value
             return []
         return replace(node, value=value)
@@ -89,12 +89,12 @@ class _Resolver(Placed):
             if data is view.data:
                 self._roots[data] = view
             return replace(node, buffer=self.buffer_binder(view), data=pointer)
-        if root.dtype is not view.dtype or not is_steady(offset):
+        if root.dtype is not view.dtype or not is_pure(offset):
             return replace(node, buffer=self.buffer_binder(view), data=pointer)
         if not _is_flat(root):
             root = self._roots[data] = flat_buffer(root)
             self.flat.append(tir.DeclBuffer(root, data))
-        self._known[view.data] = Place(root, offset)
+        self._known[view.data] = OffsetBuffer(root, offset)
         return []
 
 

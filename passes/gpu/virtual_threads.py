@@ -18,7 +18,7 @@ from mlcc.ir import tir
 from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.node import Node, find, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.gpu.buffer_offsets import Place, Placed, enlarged, fragment_sizes
+from mlcc.passes.gpu.buffer_offsets import OffsetBuffer, OffsetCopier, fragment_sizes, replicated_buffer
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
@@ -170,9 +170,9 @@ class _Interleaver:
         self._varying = varying
         self._loops = loops
         self._count = count
-        self._places: list[dict[tir.Var, Place]] = [{} for _ in range(0 if loops else count)]
+        self._places: list[dict[tir.Var, OffsetBuffer]] = [{} for _ in range(0 if loops else count)]
         self._copies = [
-            Placed({var: c.add(low, number)}, places, fragments) for number, places in enumerate(self._places)
+            OffsetCopier({var: c.add(low, number)}, places, fragments) for number, places in enumerate(self._places)
         ]
 
     def run(self, body: Body) -> Body:
@@ -185,9 +185,9 @@ class _Interleaver:
         varying = self._varying
         match stmt:
             case tir.AllocBuffer(buffer=buffer) if buffer.data in varying.memory:
-                whole, distance = enlarged(buffer, self._count)
+                whole, distance = replicated_buffer(buffer, self._count)
                 for number, places in enumerate(self._places):
-                    places[buffer.data] = Place(whole, c.mul(distance, number))
+                    places[buffer.data] = OffsetBuffer(whole, c.mul(distance, number))
                 return (replace(stmt, buffer=whole),)
             case tir.For():
                 parts = (stmt.min, stmt.extent, *(() if stmt.step is None else (stmt.step,)))
@@ -208,7 +208,7 @@ class _Interleaver:
             return (stmt,)
         if self._loops:
             own = tir.Var(self._var.name, self._var.dtype, span=self._var.span)
-            copy = Placed({self._var: own}, {}, {}).body((stmt,))
+            copy = OffsetCopier({self._var: own}, {}, {}).body((stmt,))
             return (tir.For(own, self._low, c.const(self._count, own.dtype), ForKind.SERIAL, copy),)
         return tuple(s for copy in self._copies for s in copy.body((stmt,)))
 

@@ -21,7 +21,7 @@ from mlcc.ir.intrinsics import called, name_of
 from mlcc.ir.node import Node, find, replace, walk
 from mlcc.ir.tir import Expr, ForKind, PointerType, Stmt
 from mlcc.ir.visit import rewrite_bottom_up, substitute
-from mlcc.passes.gpu.divergence import Varying
+from mlcc.passes.gpu.divergence import DivergenceAnalysis
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -169,7 +169,7 @@ class _WarpMemoryLowering(ThreadMutator):
         super().__init__()
         self._registers = registers
         self._lanes = lanes
-        self._divergence = Varying()
+        self._divergence = DivergenceAnalysis()
         self._divergent: list[Expr] = []  # enclosing divergent conditions
 
     @contextmanager

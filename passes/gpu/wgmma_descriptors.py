@@ -18,8 +18,8 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr
-from mlcc.passes.gpu.matrix_calls import wrong_call
-from mlcc.passes.gpu.swizzle import Permutation, permutations
+from mlcc.passes.gpu.matrix_calls import matrix_call_error
+from mlcc.passes.gpu.swizzle import Permutation, swizzled_buffers
 from mlcc.passes.gpu.wgmma_layout import MODES
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
@@ -34,7 +34,7 @@ def encode_descriptors(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return `func` (flat loop code without views) with descriptors as arithmetic on addresses (`ptx_shared_address`).
     Raises CompileError E0773 and E0774.
     """
-    return replace(func, body=_Encoder(permutations(func.body)).body(func.body))
+    return replace(func, body=_Encoder(swizzled_buffers(func.body)).body(func.body))
 
 
 class _Encoder(TirMutator):
@@ -48,12 +48,12 @@ class _Encoder(TirMutator):
         data_arg = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
         scope = data_arg.pointer.scope if isinstance(data_arg, tir.Var) and data_arg.pointer is not None else ""
         if not isinstance(data_arg, tir.Var) or not scope.startswith("shared"):
-            raise wrong_call(node, "the matrix is not in shared memory")
+            raise matrix_call_error(node, "the matrix is not in shared memory")
         wanted = tir.const_int(width)
         if wanted == -1:
             wanted = self._width(node, data_arg)
         if wanted not in MODES:
-            raise wrong_call(node, f"{wanted} is not a swizzle width", "it must be 128, 64, 32, or 0 for none")
+            raise matrix_call_error(node, f"{wanted} is not a swizzle width", "it must be 128, 64, 32, or 0 for none")
         address = tir.Call(DType.of("uint32"), tir.Op("tir.ptx_shared_address"), (pointer,), span=node.span)
         total = _encode_field(c.cast(_BITS, address))
         fixed = MODES[wanted] << 62
@@ -65,7 +65,9 @@ class _Encoder(TirMutator):
                 )
                 continue
             if not (0 <= known <= _LARGEST and known % 16 == 0):
-                raise wrong_call(node, f"a distance is {known} bytes", "distances must be multiples of 16 below 262144")
+                raise matrix_call_error(
+                    node, f"a distance is {known} bytes", "distances must be multiples of 16 below 262144"
+                )
             fixed |= known >> 4 << shift
         return _op("bitwise_or", total, c.const(fixed, _BITS))
 

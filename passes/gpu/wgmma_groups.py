@@ -22,7 +22,7 @@ from mlcc.ir.node import find, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.wgmma_layout import is_product
 from mlcc.passes.lowering.aliases import Aliases
-from mlcc.passes.lowering.effects import touches
+from mlcc.passes.lowering.effects import memory_accesses
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -118,14 +118,14 @@ def _writes_operands(body: Body) -> bool:
             if isinstance(node, tir.DeclBuffer):
                 aliases.bind(node.buffer.data, node.data)
             if is_product(node):
-                read |= {aliases.of(t.data).root for t in touches(node) if not t.writes}
+                read |= {aliases.of(t.data).root for t in memory_accesses(node) if not t.writes}
     writers = (tir.BufferStore, tir.Call)
     written = {
         aliases.of(t.data).root
         for s in body
         for n in find(s, *writers)
         if not _is_bulk(n)
-        for t in touches(n)
+        for t in memory_accesses(n)
         if t.writes
     }
     return bool(read & written)

@@ -17,7 +17,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, PointerType, Stmt
-from mlcc.passes.gpu.matrix_calls import wrong_call
+from mlcc.passes.gpu.matrix_calls import matrix_call_error
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -79,16 +79,16 @@ class _WmmaLowering(ThreadMutator):
         data = node.args[at]
         fragments = self._known.get(data) if isinstance(data, tir.Var) else None
         if fragments is None:
-            raise wrong_call(node, f"argument {at} is not a fragment", "its scope must be one of `wmma.*`")
+            raise matrix_call_error(node, f"argument {at} is not a fragment", "its scope must be one of `wmma.*`")
         if offset_at == 4 and [tir.const_int(n) for n in node.args[1:4]] != [_SIZE] * 3:
-            raise wrong_call(node, "fragments must have the shape 16 x 16 x 16")
+            raise matrix_call_error(node, "fragments must have the shape 16 x 16 x 16")
         return fragments, self._analyzer.simplify(c.mul(node.args[offset_at], _PER_THREAD))
 
     def _lane(self, node: tir.Call) -> Expr:
         var = self.thread("threadIdx.x")
         if var is None:
             help = "the threads of a warp execute it together"
-            raise wrong_call(node, "it is outside of the loop bound to `threadIdx.x`", help)
+            raise matrix_call_error(node, "it is outside of the loop bound to `threadIdx.x`", help)
         return c.floormod(c.cast(INT32, var), 32)
 
     # ------------------------------------------------------------ loads and stores
@@ -145,7 +145,7 @@ class _WmmaLowering(ThreadMutator):
         fragments, start = self._fragment(node, 0, 4)
         pointer, stride, layout = node.args[5:]
         if fragments.operand != "accumulator":
-            raise wrong_call(node, "only accumulators can be stored")
+            raise matrix_call_error(node, "only accumulators can be stored")
         view = _view(node, pointer, fragments.buffer.dtype)
         lane = self._lane(node)
         stmts: list[Stmt] = [view]
@@ -167,7 +167,7 @@ class _WmmaLowering(ThreadMutator):
         (out, to), (a, from_a), (b, from_b), (acc, from_acc) = (self._fragment(node, n, n + 1) for n in (0, 2, 4, 6))
         dtype, kind = out.buffer.dtype, _KINDS.get(str(a.buffer.dtype))
         if kind is None or b.buffer.dtype is not a.buffer.dtype or str(dtype) not in _KINDS:
-            raise wrong_call(node, f"no product of {a.buffer.dtype} and {b.buffer.dtype} in {dtype}")
+            raise matrix_call_error(node, f"no product of {a.buffer.dtype} and {b.buffer.dtype} in {dtype}")
         stmts: list[Stmt] = []
         if out.buffer is not acc.buffer or not self._analyzer.prove_equal(to, from_acc):
             stmts += [

@@ -11,9 +11,9 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ops import bind_call
+from mlcc.passes.graph.clean_up import clean_up_rewritten
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.symbolic import info_symbols, mentioned_symbols
-from mlcc.passes.graph.tidy import clean_up_rewritten
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import all_bindings, is_call, used_vars
 

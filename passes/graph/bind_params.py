@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mlcc.ir.dtypes import DType
-    from mlcc.runtime.npz import Judge
+    from mlcc.runtime.npz import Validator
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ def load_arrays(path: str, ctx: PassContext) -> Mapping[str, np.ndarray]:
     import os
 
     from mlcc.array_files import load_arrays
-    from mlcc.array_folders import array_files
+    from mlcc.array_folders import listed_array_files
 
     full_path = ctx.path(path)
-    for part in array_files(full_path):
+    for part in listed_array_files(full_path):
         ctx.path(os.path.abspath(part))
     return load_arrays(full_path)
 
@@ -78,7 +78,7 @@ def bind(
     func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRModule, ignore_extra: bool = False
 ) -> relax.Function:
     """Return the function with the parameters that `arrays` names bound to constants. Raise CompileError E0507."""
-    from mlcc.array_files import names_of_parameters, read_array
+    from mlcc.array_files import array_names_by_param, read_array
     from mlcc.grammar.constants import as_tensor
 
     by_name: dict[str, list[relax.Var]] = {}
@@ -87,7 +87,7 @@ def bind(
     errors: list[Diagnostic] = []
     constants: dict[relax.Var, relax.Constant] = {}
     sizes: dict[tir.Var, tir.Expr] = {}
-    names = names_of_parameters(arrays, list(by_name))
+    names = array_names_by_param(arrays, list(by_name))
     owner = {key: param for param, keys in names.items() for key in keys}
     for key in arrays:
         params = by_name.get(owner.get(key, ""), [])
@@ -125,15 +125,15 @@ def _int64(value: int) -> tir.Expr:
     return const(value, "int64")
 
 
-def _array_checker(param: relax.Var, dtype: DType | None, sizes: dict[tir.Var, tir.Expr]) -> Judge:
+def _array_checker(param: relax.Var, dtype: DType | None, sizes: dict[tir.Var, tir.Expr]) -> Validator:
     """Return a function that checks an array against its parameter, before memory for the array is allocated.
 
     It raises CompileError E0507 for an array that does not fit, and returns True if the parameter's shape is constant.
     """
-    from mlcc.grammar.constants import like
+    from mlcc.grammar.constants import constant_type
 
     def check(shape: tuple[int, ...], stored: np.dtype[Any]) -> bool:
-        problem = _mismatch(param, *like(shape, stored, dtype, param.name), sizes)
+        problem = _mismatch(param, *constant_type(shape, stored, dtype, param.name), sizes)
         if problem:
             raise CompileError(error("E0507", f"the array for parameter `{param.name}` {problem}", param.span))
         dims = getattr(param.struct_info, "dims", None)

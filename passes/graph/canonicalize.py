@@ -12,7 +12,7 @@ from mlcc.ir.node import replace
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.symbolic import bind_symbols, info_symbols
 from mlcc.passes.manage.manager import Pass, PassContext
-from mlcc.relax.construct import same_info
+from mlcc.relax.construct import equal_struct_info
 from mlcc.relax.queries import all_bindings, used_vars
 
 
@@ -132,9 +132,11 @@ def _record_binding(facts: _Facts, binding: Any, block: relax.BindingBlock) -> N
             value = source.fields[value.index]
     if isinstance(value, relax.Tuple):
         parameter = _rebuilt_parameter(facts, value)
-        if parameter is not None and same_info(parameter.struct_info, binding.var.struct_info):
+        if parameter is not None and equal_struct_info(parameter.struct_info, binding.var.struct_info):
             value = parameter
-    keeps_info = not isinstance(binding, relax.MatchCast) or same_info(binding.var.struct_info, value.struct_info)
+    keeps_info = not isinstance(binding, relax.MatchCast) or equal_struct_info(
+        binding.var.struct_info, value.struct_info
+    )
     if isinstance(value, relax.Var) and keeps_info:
         facts.renames[binding.var] = value
     if isinstance(value, relax.Constant) and keeps_info:

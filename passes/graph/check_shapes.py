@@ -10,7 +10,7 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.ops.shapes import requirements, shapes_known
+from mlcc.ops.shapes import shapes_known, unproven_equalities
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.size_limits import SizeLimits
 from mlcc.passes.manage.manager import Pass, PassContext
@@ -62,7 +62,7 @@ class _ShapeChecker(RelaxMutator):
         if isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and shapes_known(expr):
             op = ops.get(expr.op.name)
             if op is not None and op.impl.infer is not None:
-                self._emit_check(expr, requirements(lambda: op.impl.infer(expr)))  # type: ignore[misc]
+                self._emit_check(expr, unproven_equalities(lambda: op.impl.infer(expr)))  # type: ignore[misc]
                 self._emit_check(
                     expr, [(c.minimum(count, limit), count) for count, limit in self.limits.unproven(expr)]
                 )

@@ -59,7 +59,7 @@ def scalar(value: float, dtype: DType) -> relax.Constant:
     """Return a constant without dimensions."""
     import numpy as np
 
-    from mlcc.ir.narrow import encode
+    from mlcc.ir.narrow_floats import encode
 
     return relax.Constant(TensorData(dtype, (), encode(np.asarray(value), dtype)), tensor_info((), dtype))
 

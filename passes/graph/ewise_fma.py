@@ -10,8 +10,8 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
-from mlcc.relax.construct import same_info
-from mlcc.relax.queries import Uses, is_call
+from mlcc.relax.construct import equal_struct_info
+from mlcc.relax.queries import DefUse, is_call
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class EwiseFma(Pass):
     name: ClassVar[str] = "ewise-fma"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        return map_relax_functions(module, lambda _, func: _Fuser(module, Uses.of(func)).visit_function(func))
+        return map_relax_functions(module, lambda _, func: _Fuser(module, DefUse.of(func)).visit_function(func))
 
 
 class _Fuser(RelaxMutator):
-    def __init__(self, module: IRModule, uses: Uses) -> None:
+    def __init__(self, module: IRModule, uses: DefUse) -> None:
         super().__init__(module)
         self.uses = uses
 
@@ -46,7 +46,7 @@ class _Fuser(RelaxMutator):
         if not (isinstance(product, relax.Call) and is_call(product, "relax.multiply")):
             return expr
         operands = (*product.args, addend)
-        if not all(same_info(o.struct_info, expr.struct_info) for o in operands):
+        if not all(equal_struct_info(o.struct_info, expr.struct_info) for o in operands):
             return expr
         from mlcc import ops
 

@@ -9,11 +9,11 @@ from mlcc import ops
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
+from mlcc.passes.graph.clean_up import clean_up_rewritten
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
-from mlcc.passes.graph.tidy import clean_up_rewritten
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import prim_value, shape_expr
-from mlcc.relax.queries import Uses, is_call, is_primitive
+from mlcc.relax.queries import DefUse, is_call, is_primitive
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class FoldBatchNorm(Pass):
         def change(_: str, func: relax.Function) -> relax.Function:
             if is_primitive(func):
                 return func
-            return clean_up_rewritten(_Folder(module, Uses.of(func), self.strict).visit_function(func), func, module)
+            return clean_up_rewritten(_Folder(module, DefUse.of(func), self.strict).visit_function(func), func, module)
 
         return map_relax_functions(module, change)
 
 
 class _Folder(RelaxMutator):
-    def __init__(self, module: IRModule, uses: Uses, strict: bool) -> None:
+    def __init__(self, module: IRModule, uses: DefUse, strict: bool) -> None:
         super().__init__(module)
         self.uses, self.strict = uses, strict
 

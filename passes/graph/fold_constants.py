@@ -177,7 +177,7 @@ def _size(info: relax.StructInfo | None) -> int | None:
 
 def _operand_value(expr: relax.Expr) -> Any:
     """Return an operand in the form that reference implementations take: arrays, tuples, numbers; None if unknown."""
-    from mlcc.ir.narrow import decode
+    from mlcc.ir.narrow_floats import decode
 
     match expr:
         case relax.Constant(data=data) if data.array is not None:
@@ -198,7 +198,7 @@ def _constant(value: Any, info: relax.StructInfo | None) -> relax.Constant | Non
     """Return a constant of the inferred struct info; None if the value does not conform to it."""
     import numpy as np
 
-    from mlcc.ir.narrow import encode
+    from mlcc.ir.narrow_floats import encode
 
     if not isinstance(info, relax.TensorStructInfo) or info.dims is None or info.dtype is None:
         return None

@@ -17,7 +17,7 @@ from mlcc.ops.registry import Cost
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import tensor_info
-from mlcc.relax.queries import Uses, is_call, is_primitive
+from mlcc.relax.queries import DefUse, is_call, is_primitive
 
 _INT32_BOUND = 2**31  # the bound of int32 sums
 _MAX_MAGNITUDE = {"int8": 128, "uint8": 255}  # the largest magnitude of an element
@@ -43,7 +43,7 @@ class IntegerProducts(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         def change(_: str, func: relax.Function) -> relax.Function:
-            return func if is_primitive(func) else _Rewriter(module, Uses.of(func)).visit_function(func)
+            return func if is_primitive(func) else _Rewriter(module, DefUse.of(func)).visit_function(func)
 
         return map_relax_functions(module, change)
 
@@ -65,7 +65,7 @@ class _Quantized:
 
 
 class _Rewriter(RelaxMutator):
-    def __init__(self, module: IRModule, uses: Uses) -> None:
+    def __init__(self, module: IRModule, uses: DefUse) -> None:
         super().__init__(module)
         self.uses = uses
 

@@ -8,16 +8,16 @@ from dataclasses import replace as replace_
 from typing import Any, ClassVar
 
 from mlcc import backends, ops
-from mlcc.errors import CompileError, Diagnostic, did_you_mean, error, together
+from mlcc.errors import CompileError, Diagnostic, did_you_mean, error, merge_repeated
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import Attrs, meaning_names, replace, walk
+from mlcc.ir.node import Attrs, replace, semantic_field_names, walk
 from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.ops import OpDef
-from mlcc.ops.index import constant_indices
-from mlcc.ops.registry import Found, Impl, Inline
+from mlcc.ops.index import constant_index_range
+from mlcc.ops.registry import DataDependentShape, Impl, Inline
 from mlcc.ops.shapes import depends_on_data, shapes_known
 from mlcc.ops.topi import is_exact_constant
 from mlcc.ops.values import scalar
@@ -27,7 +27,7 @@ from mlcc.passes.lowering.narrow_floats import OPERATOR, uses_narrow_floats
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import call_tir, get_item, prim_value, tensor_info
 from mlcc.relax.module_builder import ModuleBuilder
-from mlcc.relax.queries import Uses
+from mlcc.relax.queries import DefUse
 from mlcc.te.tensor import parameter_name
 
 
@@ -68,10 +68,10 @@ class LowerToTir(Pass):
             if isinstance(func, relax.Function):
                 resolve_indices = ctx.builds if self.check_indices is None else self.check_indices
                 choice = Lowering(many_threads, self.accurate, resolve_indices, ctx.target.check_indices)
-                lowering = _Lowering(builder, Uses.of(func), skipped, cache, errors, choice)
+                lowering = _Lowering(builder, DefUse.of(func), skipped, cache, errors, choice)
                 builder.module.functions[name] = lowering.visit_function(func)
         if errors:
-            raise CompileError(together(errors))
+            raise CompileError(merge_repeated(errors))
         return builder.module
 
 
@@ -116,7 +116,7 @@ class Lowering:
 
 class _Lowering(RelaxMutator):
     def __init__(
-        self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, errors: list[Diagnostic],
+        self, builder: ModuleBuilder, uses: DefUse, skipped: set[str], cache: Cache, errors: list[Diagnostic],
         choice: Lowering,
     ) -> None:  # fmt: skip
         super().__init__(builder.module)
@@ -154,7 +154,7 @@ class _Lowering(RelaxMutator):
         """Return a variable bound to the lowered call of another operator."""
         return self.emit(self.rewrite(ops.bind_call(operator, args)))
 
-    def measured(self, op: OpDef, call: relax.Call, data_dependent: Found) -> relax.Call:
+    def measured(self, op: OpDef, call: relax.Call, data_dependent: DataDependentShape) -> relax.Call:
         """Return the call with symbolic extents, which a function that runs first computes from the data."""
         short = f"{op.short}_extents"
         measuring_op = OpDef(f"relax.{short}", op.signature, Impl(op.impl.parameters, lower=data_dependent.measure))
@@ -340,7 +340,7 @@ def operator_location(op: OpDef, call: relax.Call) -> str:
 
 def constant_ranges(arguments: Arguments) -> tuple[tuple[int, int] | None, ...]:
     """Return the least and greatest element of each tensor argument that is a small integer constant."""
-    return tuple(map(constant_indices, arguments.passed))
+    return tuple(map(constant_index_range, arguments.passed))
 
 
 def _index_rule(op: OpDef, call: relax.Call, func: tir.PrimFunc, arguments: Arguments) -> IndexRule:
@@ -382,7 +382,9 @@ class _KeyBuilder:
             case tir.Op():
                 return value.name
             case tir.Expr():
-                return self.of((type(value).__name__, *(getattr(value, name) for name in meaning_names(type(value)))))
+                return self.of(
+                    (type(value).__name__, *(getattr(value, name) for name in semantic_field_names(type(value))))
+                )
             case te_tensor if hasattr(te_tensor, "buffer"):
                 return self.of((te_tensor.dtype, te_tensor.buffer.shape))
             case relax.TensorStructInfo():
@@ -424,6 +426,6 @@ def scalar_constant(expr: relax.Expr) -> tir.Expr | None:
     """Return the value of a constant without dimensions, or None."""
     if not isinstance(expr, relax.Constant) or expr.data.shape != () or expr.data.array is None:
         return None
-    from mlcc.ir.narrow import decode
+    from mlcc.ir.narrow_floats import decode
 
     return c.const(decode(expr.data.array, expr.data.dtype).item(), expr.data.dtype)

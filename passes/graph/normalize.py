@@ -10,7 +10,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
-from mlcc.relax.construct import flat, joined, make_seq
+from mlcc.relax.construct import flatten_block, make_seq, merge_blocks
 
 _LEAVES = (
     relax.Var, relax.Constant, relax.GlobalVar, relax.ExternFunc, relax.ShapeExpr, relax.PrimValue, relax.StringImm,
@@ -75,10 +75,10 @@ class _Normalizer(RelaxMutator):
         return replace(new_if, condition=self.operand(new_if.condition))
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        blocks = [part for b in joined(seq.blocks) for part in flat(self.visit_block(b))]
+        blocks = [part for b in merge_blocks(seq.blocks) for part in flatten_block(self.visit_block(b))]
         self._binding_stack.append([])
         body = self.operand(self.visit(seq.body))
-        blocks += flat(relax.BindingBlock(tuple(self._binding_stack.pop())))
+        blocks += flatten_block(relax.BindingBlock(tuple(self._binding_stack.pop())))
         new_seq = replace(make_seq(blocks, body), span=seq.span)
         same = len(new_seq.blocks) == len(seq.blocks) and all(
             a is b for a, b in zip(new_seq.blocks, seq.blocks, strict=True)

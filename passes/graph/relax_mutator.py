@@ -9,14 +9,14 @@ from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.relax.construct import (
-    flat,
+    equal_struct_info,
+    flatten_block,
     get_item,
     global_vars,
-    joined,
     make_function,
     make_seq,
     make_tuple,
-    same_info,
+    merge_blocks,
     with_bound_result,
 )
 from mlcc.relax.queries import is_primitive
@@ -99,7 +99,7 @@ class RelaxMutator:
 
     def retype(self, var: relax.Var, info: relax.StructInfo | None) -> relax.Var:
         """Return `var`, or a variable with struct info `info` that replaces it in the following bindings."""
-        if info is None or same_info(var.struct_info, info):
+        if info is None or equal_struct_info(var.struct_info, info):
             return var
         new_var: relax.Var = replace(var, struct_info=info)
         self.remap[var] = new_var
@@ -121,12 +121,12 @@ class RelaxMutator:
         return new_seq
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        blocks = [part for b in joined(seq.blocks) for part in flat(self.visit_block(b))]
+        blocks = [part for b in merge_blocks(seq.blocks) for part in flatten_block(self.visit_block(b))]
         self._binding_stack.append([])
         body = self.visit(seq.body)
         trailing = self._binding_stack.pop()
         if trailing:
-            blocks += flat(relax.BindingBlock(tuple(trailing)))
+            blocks += flatten_block(relax.BindingBlock(tuple(trailing)))
         same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         if same and body is seq.body and all(b.bindings for b in blocks):
             return seq

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct, relax, tir
 from mlcc.ops.shapes import Dims, int64, known_dims, product
-from mlcc.ops.sizes import most_elements
+from mlcc.ops.size_limits import max_elements
 
 _MEMORY = 2**47  # bytes of address space
 
@@ -41,7 +41,7 @@ class SizeLimits:
             dims = known_dims(info) or ()
             if all(isinstance(d, tir.IntImm) for d in dims) or any(self._covers(o, dims) for o in operands):
                 continue
-            count, limit = _count(dims), most_elements(info.dtype)
+            count, limit = _count(dims), max_elements(info.dtype)
             product_bound = self.products.get(self._symbols(dims))
             if product_bound is not None and product_bound * _constants(dims) <= limit:
                 continue

@@ -11,7 +11,7 @@ from mlcc.ir.node import replace
 from mlcc.passes.graph.canonicalize import canonical
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
-from mlcc.relax.construct import joined
+from mlcc.relax.construct import merge_blocks
 from mlcc.relax.queries import is_impure
 
 
@@ -57,7 +57,7 @@ class _Grouper(RelaxMutator):
                     continue
                 blocks += [*self.grouped(run, has_dataflow_part), relax.BindingBlock((binding,))]
                 run, has_dataflow_part = [], False
-        blocks = joined([*blocks, *self.grouped(run, has_dataflow_part)])
+        blocks = merge_blocks([*blocks, *self.grouped(run, has_dataflow_part)])
         same = [(type(b), b.bindings) for b in blocks] == [(type(b), b.bindings) for b in seq.blocks]
         return seq if same else replace(seq, blocks=tuple(blocks))
 

@@ -13,7 +13,15 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.ops import OpDef, layout_rules
-from mlcc.ops.layout_rules import Decision, Fields, Layout, Nested, Rule, initial, spelled
+from mlcc.ops.layout_rules import (
+    Layout,
+    LayoutDecision,
+    NestedLayout,
+    Rule,
+    TupleLayout,
+    identity_layout,
+    layout_string,
+)
 from mlcc.ops.split_layouts import is_blocked
 from mlcc.passes.graph.relax_mutator import map_relax_functions
 from mlcc.passes.graph.to_dataflow import ToDataflow
@@ -175,7 +183,7 @@ class _LayoutChooser(Converter):
         self.remap[var] = self.in_layout(operand, layout)
         self.transpose_cost[self.groups.find(var)] -= transpose_cycles(call.struct_info)
 
-    def in_layout(self, expr: relax.Expr, to: Nested) -> relax.Expr:
+    def in_layout(self, expr: relax.Expr, to: NestedLayout) -> relax.Expr:
         """Return a value in another layout; the conversion is emitted once for all its uses."""
         if not isinstance(expr, relax.Var) or not isinstance(to, tuple) or self.layout(expr) == to:
             return super().in_layout(expr, to)
@@ -183,7 +191,7 @@ class _LayoutChooser(Converter):
             self._conversions[expr, to] = super().in_layout(expr, to)
         return self._conversions[expr, to]
 
-    def converted_back(self, var: relax.Var, have: Nested, to: Nested) -> relax.Expr:
+    def converted_back(self, var: relax.Var, have: NestedLayout, to: NestedLayout) -> relax.Expr:
         """Convert a result of a block back; later operators in the block may still read it unconverted."""
         if isinstance(have, tuple) and self.var is not None:
             self._conversions[self.var, have] = var
@@ -194,40 +202,40 @@ class _LayoutChooser(Converter):
             self.transpose_cost[self.group] += transpose_cycles(expr.struct_info)
         return super().permuted(expr, have, to)
 
-    def decide(self, call: relax.Call) -> Decision | None:
+    def decide(self, call: relax.Call) -> LayoutDecision | None:
         if self.group not in self.chosen:
             return None
         layouts = [self.layout(a) for a in call.args]
         if is_convolution(call):
             return self.convolution(call, layouts)
         pairs = zip(layouts, call.args, strict=True)
-        if all(layout == initial(a.struct_info) for layout, a in pairs):
+        if all(layout == identity_layout(a.struct_info) for layout, a in pairs):
             return None
         rule = _rule(ops.get(call.op.name)) if isinstance(call.op, tir.Op) else None
         return self.broadcast(call, layouts) if rule is layout_rules.broadcast else super().decide(call)
 
-    def broadcast(self, call: relax.Call, layouts: list[Any]) -> Decision | None:
+    def broadcast(self, call: relax.Call, layouts: list[Any]) -> LayoutDecision | None:
         """Give the result the layout of the first operand of full rank that is not in the program's layout.
 
         Operands of lower rank get leading axes.
         """
-        result = initial(call.struct_info)
-        if not isinstance(result, tuple) or any(isinstance(g, Fields) for g in layouts):
+        result = identity_layout(call.struct_info)
+        if not isinstance(result, tuple) or any(isinstance(g, TupleLayout) for g in layouts):
             return None
         converted = [g for g in layouts if g is not None and len(g) == len(result) and g != result]
         to = converted[0] if converted else result
         inputs = [to if g is not None and len(g) == len(to) else g for g in layouts]
         expanded = {at: self.widened(call.args[at], to) for at, g in enumerate(inputs) if g and len(g) < len(to)}
-        return Decision(tuple(inputs), to, call.attrs, expanded)
+        return LayoutDecision(tuple(inputs), to, call.attrs, expanded)
 
     def widened(self, expr: relax.Expr, to: Layout) -> relax.Expr:
         """Return an operand in a layout, with leading axes added up to its rank."""
         source = self.in_original_layout(expr)
         rank: int = expr.struct_info.ndim  # type: ignore[union-attr]
         expanded = self.emit_op("expand_dims", source, axis=list(range(len(to) - rank)))
-        return self.emit(self.permuted(expanded, initial(expanded.struct_info), to))  # type: ignore[arg-type]
+        return self.emit(self.permuted(expanded, identity_layout(expanded.struct_info), to))  # type: ignore[arg-type]
 
-    def convolution(self, call: relax.Call, layouts: list[Nested]) -> Decision:
+    def convolution(self, call: relax.Call, layouts: list[NestedLayout]) -> LayoutDecision:
         """Compute a convolution with the channels last.
 
         Data of few channels in the program's layout are read in that layout.
@@ -235,18 +243,20 @@ class _LayoutChooser(Converter):
         attrs: Any = call.attrs
         letters, result = attrs["data_layout"], attrs["out_layout"]
         data, out = (tuple(x.index(axis) for axis in channels_last(x)) for x in (letters, result))
-        if layouts[0] == initial(call.args[0].struct_info) and self.has_few_channels(call):
+        if layouts[0] == identity_layout(call.args[0].struct_info) and self.has_few_channels(call):
             data = tuple(range(len(letters)))
         weight: Any = layouts[1]
         if attrs["groups"] > 1:  # these are not packed, but read in place
             kernel = attrs["kernel_layout"]
             weight = tuple(kernel.index(x) for x in (*(x for x in kernel if x not in "OI"), "I", "O"))
-        changed = attrs.with_item("data_layout", spelled(letters, data)).with_item("out_layout", spelled(result, out))
-        changed = changed.with_item("kernel_layout", spelled(attrs["kernel_layout"], weight))
+        changed = attrs.with_item("data_layout", layout_string(letters, data)).with_item(
+            "out_layout", layout_string(result, out)
+        )
+        changed = changed.with_item("kernel_layout", layout_string(attrs["kernel_layout"], weight))
         assert self.group is not None
         self.saved_cycles[self.group] += convolution_cycles(call, result[-1], self.facts)
         self.saved_cycles[self.group] -= convolution_cycles(call, "C", self.facts)
-        return Decision((data, weight), out, changed)
+        return LayoutDecision((data, weight), out, changed)
 
     def has_few_channels(self, call: relax.Call) -> bool:
         """Return True if the channels of a pixel fill at most a quarter of a cache line.

@@ -13,22 +13,22 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ops import OpDef
 from mlcc.ops.layout_rules import (
-    WISHES,
-    Decision,
-    Fields,
+    LAYOUT_ATTRS,
+    DesiredLayouts,
     Layout,
-    Nested,
+    LayoutDecision,
+    NestedLayout,
     Rule,
-    Wanted,
-    initial,
+    TupleLayout,
+    identity_layout,
     is_known,
-    transposed,
+    permutation_between,
 )
-from mlcc.ops.split_layouts import index_map, is_blocked, is_split, parts_of, plain_letters
+from mlcc.ops.split_layouts import index_map, is_blocked, is_split, outer_letters, parse_layout
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import get_item, make_tuple, shape_expr
-from mlcc.relax.queries import is_tensors
+from mlcc.relax.queries import is_tensor_or_tuple
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ConvertLayout(Pass):
         return map_relax_functions(module, lambda _, func: Converter(module, wanted).visit_function(func))
 
 
-def _check_layouts(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
+def _check_layouts(layouts: Mapping[str, tuple[str, ...]]) -> DesiredLayouts:
     """Return the requested layouts by full operator names. Raise CompileError (E0514) for invalid ones."""
     checked: dict[str, tuple[str, ...]] = {}
     errors: list[Diagnostic] = []
@@ -79,9 +79,9 @@ def _check_layouts(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
             count = "one layout" if min_count == 1 else "layouts for data, weight and, perhaps, result"
             errors.append(error("E0514", f"`convert-layout`: `{name}` takes {count}, not {len(requested)}"))
         for attribute, layout in zip(names, requested, strict=False):
-            parts = parts_of(layout)
+            parts = parse_layout(layout)
             is_valid = parts is not None and (can_split or not is_blocked(layout))
-            if not is_valid or sorted(plain_letters(layout)) != sorted(known[attribute]):
+            if not is_valid or sorted(outer_letters(layout)) != sorted(known[attribute]):
                 message = f"`convert-layout`: `{layout}` is not a valid `{attribute}` of `{name}`"
                 help = f"it must be a permutation of the letters of {known[attribute]}"
                 help += ", and may split some, as in NCHW4c" if can_split else ""
@@ -95,16 +95,16 @@ def _check_layouts(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
 def _layout_attributes(op: OpDef | None) -> tuple[str, ...]:
     """Return the attributes of an operator whose layouts can be requested."""
     rule = None if op is None else op.impl.layout
-    return () if rule is None else WISHES.get(rule, ())
+    return () if rule is None else LAYOUT_ATTRS.get(rule, ())
 
 
 class Converter(RelaxMutator):
     """Rewrite a function; `layouts` holds the layouts of the current dataflow block's variables."""
 
-    def __init__(self, module: IRModule, wanted: Wanted) -> None:
+    def __init__(self, module: IRModule, wanted: DesiredLayouts) -> None:
         super().__init__(module)
         self.wanted = wanted
-        self.layouts: dict[relax.Var, Nested] = {}
+        self.layouts: dict[relax.Var, NestedLayout] = {}
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         outer, self.layouts = self.layouts, {}
@@ -121,7 +121,7 @@ class Converter(RelaxMutator):
             case relax.MatchCast():
                 self.match_cast(binding, local)
             case relax.VarBinding(value=relax.Call() as call):
-                decision = self.decide(call) if is_tensors(binding.var.struct_info) else None
+                decision = self.decide(call) if is_tensor_or_tuple(binding.var.struct_info) else None
                 if decision is None:
                     self.rebind(binding, self.in_original_layout(call))
                 else:
@@ -137,28 +137,28 @@ class Converter(RelaxMutator):
 
     # ------------------------------------------------------------ layouts
 
-    def layout(self, expr: relax.Expr) -> Nested:
+    def layout(self, expr: relax.Expr) -> NestedLayout:
         if isinstance(expr, relax.Tuple):
-            return Fields(tuple(map(self.layout, expr.fields)))
+            return TupleLayout(tuple(map(self.layout, expr.fields)))
         if isinstance(expr, relax.Var) and expr in self.layouts:
             return self.layouts[expr]
-        return initial(expr.struct_info)
+        return identity_layout(expr.struct_info)
 
-    def in_layout(self, expr: relax.Expr, to: Nested) -> relax.Expr:
+    def in_layout(self, expr: relax.Expr, to: NestedLayout) -> relax.Expr:
         """Return an expression in a layout; a conversion is bound first where needed."""
-        if isinstance(to, Fields):
+        if isinstance(to, TupleLayout):
             return self.fields_in_layout(expr, to)
         have, value = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr
         if have == to or not isinstance(have, tuple) or to is None:
             return value
         return self.emit(self.permuted(value, have, to))
 
-    def fields_in_layout(self, expr: relax.Expr, to: Fields) -> relax.Expr:
+    def fields_in_layout(self, expr: relax.Expr, to: TupleLayout) -> relax.Expr:
         if not isinstance(expr, relax.Tuple):
             have, value = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr
             if have == to:
                 return value
-            assert isinstance(have, Fields)
+            assert isinstance(have, TupleLayout)
             parts = [get_item(value, at) for at in range(len(to.parts))]
             pairs = zip(parts, have.parts, to.parts, strict=True)
             return make_tuple(self.emit(p if h == t else self.permuted(p, h, t)) for p, h, t in pairs)
@@ -169,13 +169,13 @@ class Converter(RelaxMutator):
         source = expr if isinstance(expr, (relax.Var, relax.Constant)) else self.emit(expr)
         if set(have) != set(to):
             return ops.bind_call("layout_transform", (source,), {"index_map": index_map(have, to)})
-        return ops.bind_call("permute_dims", (source,), {"axes": list(transposed(have, to))})
+        return ops.bind_call("permute_dims", (source,), {"axes": list(permutation_between(have, to))})
 
     def in_original_layout(self, expr: relax.Expr) -> relax.Expr:
         """Rebuild an expression over operands in the layouts of the original program."""
         match expr:
             case relax.Var() | relax.Constant():
-                return self.in_layout(expr, initial(expr.struct_info))
+                return self.in_layout(expr, identity_layout(expr.struct_info))
             case relax.Call(args=args):
                 converted = tuple(map(self.in_original_layout, args))
                 op = self.visit(expr.op) if isinstance(expr.op, relax.Expr) else expr.op
@@ -196,17 +196,17 @@ class Converter(RelaxMutator):
         """Return the layout rule of an operator."""
         return None if op is None else op.impl.layout
 
-    def decide(self, call: relax.Call) -> Decision | None:
+    def decide(self, call: relax.Call) -> LayoutDecision | None:
         op = ops.get(call.op.name) if isinstance(call.op, tir.Op) else None
         rule = self.rule(op)
-        if rule is None or op is None or op.impl.infer is None or not is_known(initial(call.struct_info)):
+        if rule is None or op is None or op.impl.infer is None or not is_known(identity_layout(call.struct_info)):
             return None
         layouts = tuple(map(self.layout, call.args))
         pairs = zip(call.args, layouts, strict=True)
-        known = all(is_known(layout) for arg, layout in pairs if is_tensors(arg.struct_info))
+        known = all(is_known(layout) for arg, layout in pairs if is_tensor_or_tuple(arg.struct_info))
         return rule(call, layouts, self.wanted) if known else None
 
-    def convert(self, binding: relax.VarBinding, decision: Decision, local: bool) -> None:
+    def convert(self, binding: relax.VarBinding, decision: LayoutDecision, local: bool) -> None:
         call: Any = binding.value
         args = [self.in_layout(a, to) for a, to in zip(call.args, decision.inputs, strict=False)]
         args += [self.in_original_layout(a) for a in call.args[len(args) :]]
@@ -214,7 +214,7 @@ class Converter(RelaxMutator):
             args[at] = arg
         changed = decision.attrs is not call.attrs or any(a is not b for a, b in zip(args, call.args, strict=True))
         converted = self.infer(replace(call, args=tuple(args), attrs=decision.attrs)) if changed else call
-        to = initial(binding.var.struct_info)
+        to = identity_layout(binding.var.struct_info)
         if local:
             self.layouts[binding.var] = decision.output
             self.rebind(binding, converted)
@@ -225,26 +225,26 @@ class Converter(RelaxMutator):
             self.layouts[between] = decision.output
             self.rebind(binding, self.converted_back(between, decision.output, to))
 
-    def converted_back(self, var: relax.Var, have: Nested, to: Nested) -> relax.Expr:
+    def converted_back(self, var: relax.Var, have: NestedLayout, to: NestedLayout) -> relax.Expr:
         if isinstance(have, tuple) and isinstance(to, tuple):
             return self.permuted(var, have, to)
         return self.in_layout(var, to)
 
     def convert_field(self, binding: relax.VarBinding, value: relax.TupleGetItem, local: bool) -> None:
         layout = self.layout(value.tuple_value)
-        part = layout.parts[value.index] if isinstance(layout, Fields) else None
+        part = layout.parts[value.index] if isinstance(layout, TupleLayout) else None
         source = self.in_layout(value.tuple_value, layout)
         field = value if source is value.tuple_value else get_item(source, value.index)
-        if local or part == initial(binding.var.struct_info):
+        if local or part == identity_layout(binding.var.struct_info):
             self.layouts[binding.var] = part
             self.rebind(binding, field)
         else:
-            self.rebind(binding, self.converted_back(self.emit(field), part, initial(binding.var.struct_info)))
+            self.rebind(binding, self.converted_back(self.emit(field), part, identity_layout(binding.var.struct_info)))
 
     def match_cast(self, binding: relax.MatchCast, local: bool) -> None:
         layout = self.layout(binding.value)
         split = isinstance(layout, tuple) and is_split(layout)
-        if not local or split or layout == initial(binding.value.struct_info):
+        if not local or split or layout == identity_layout(binding.value.struct_info):
             self.put(replace(binding, value=self.in_original_layout(binding.value)))
             return
         info = _info_in_layout(binding.struct_info, layout)
@@ -253,9 +253,9 @@ class Converter(RelaxMutator):
         self.put(relax.MatchCast(var, self.in_layout(binding.value, layout), info, span=binding.span))
 
 
-def _info_in_layout(info: relax.StructInfo, layout: Nested) -> relax.StructInfo:
+def _info_in_layout(info: relax.StructInfo, layout: NestedLayout) -> relax.StructInfo:
     """Return the struct info of a value in another layout."""
-    if isinstance(info, relax.TupleStructInfo) and isinstance(layout, Fields):
+    if isinstance(info, relax.TupleStructInfo) and isinstance(layout, TupleLayout):
         pairs = zip(info.fields, layout.parts, strict=True)
         return relax.TupleStructInfo(tuple(_info_in_layout(i, part) for i, part in pairs))
     if isinstance(info, relax.TensorStructInfo) and isinstance(layout, tuple):

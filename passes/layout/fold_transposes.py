@@ -11,7 +11,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.visit import Rewriter
 from mlcc.passes.auto_schedule.contraction import match_contraction
-from mlcc.passes.auto_schedule.eligibility import why_left_alone
+from mlcc.passes.auto_schedule.eligibility import why_ineligible
 from mlcc.passes.auto_schedule.stage import stages_of
 from mlcc.passes.fusion.fused_kernel import renew_vars
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
@@ -88,7 +88,7 @@ class _Folder(RelaxMutator):
         func = self.module.functions.get(tir_callee(expr) or "")
         if not is_call(expr, CALL_TIR.name) or not isinstance(func, tir.PrimFunc) or len(expr.args) != 2:
             return None
-        plain = isinstance(expr.args[1], relax.Tuple) and why_left_alone(func) is None and None not in func.buffers
+        plain = isinstance(expr.args[1], relax.Tuple) and why_ineligible(func) is None and None not in func.buffers
         return func if plain else None
 
 

@@ -187,7 +187,7 @@ class _Packer(RelaxMutator):
             if not isinstance(version, tir.PrimFunc):
                 return None
             kernels.append(version)
-        splits = [split_off(kernel, inputs, known, self._growth) for kernel in kernels]
+        splits = [split_packing(kernel, inputs, known, self._growth) for kernel in kernels]
         if not any(splits) or any(kernel.root is None for kernel in kernels):
             return None
         all_inputs = tuple(range(inputs))
@@ -230,7 +230,7 @@ def _pack(splits: list[_Split], known: dict[int, TensorData]) -> tuple[list[_Pan
     return panels, positions
 
 
-def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: float) -> _Split | None:
+def split_packing(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: float) -> _Split | None:
     """Split a function into the nests that depend on known inputs alone, and the rest; None if there are no such nests.
 
     The first `inputs` parameters are the function's inputs; `known` are positions among them.

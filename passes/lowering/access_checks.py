@@ -29,9 +29,9 @@ from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.flatten import flat_buffer
 from mlcc.passes.lowering.mutator import Body, TirMutator
-from mlcc.passes.lowering.new_outputs import FRESH
+from mlcc.passes.lowering.new_outputs import NEW_OUTPUTS
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.sanitized_indices import OWN, place_of
+from mlcc.passes.lowering.sanitized_indices import PRIVATE_LOOPS, location_text
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
 
@@ -105,7 +105,7 @@ class _CheckInserter(TirMutator):
         self._name = name
         self._private_loops: dict[tir.Var, int] = {}  # by root, the number of loops it could be moved into
         self._new_outputs = (
-            tir.const_int(func.attrs.get(FRESH)) or 0
+            tir.const_int(func.attrs.get(NEW_OUTPUTS)) or 0
         )  # how many of the last buffers nothing wrote before
         self._aliases = Aliases()
         self._shadows: dict[tir.Var, Shadow] = {}  # by root
@@ -143,7 +143,7 @@ class _CheckInserter(TirMutator):
             match stmt:
                 case tir.AllocBuffer(buffer=buffer, annotations=notes):
                     inside[buffer.data] = len(loops)
-                    self._private_loops[buffer.data] = tir.const_int(notes.get(OWN)) or 0
+                    self._private_loops[buffer.data] = tir.const_int(notes.get(PRIVATE_LOOPS)) or 0
                     self._granule(buffer)
                 case tir.DeclBuffer(buffer=buffer, data=data):
                     aliases.bind(buffer.data, data)
@@ -200,7 +200,7 @@ class _CheckInserter(TirMutator):
         return zeroing
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
-        node = replace(node, annotations=node.annotations.without(OWN))
+        node = replace(node, annotations=node.annotations.without(PRIVATE_LOOPS))
         return [node, *self._allocate_shadow(node.buffer, node.buffer.data, True, len(self._loops))]
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
@@ -298,7 +298,7 @@ class _CheckInserter(TirMutator):
         return tir.Op(f"tir.sanitize_{what}"), tuple(operands)
 
     def _text(self, node: Access, text: str) -> tir.StringImm:
-        return tir.StringImm(f"{place_of(node.span, self._name)}: {text}")
+        return tir.StringImm(f"{location_text(node.span, self._name)}: {text}")
 
 
 def _with_checks(access: A, checks: list[Check]) -> A:

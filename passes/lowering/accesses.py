@@ -13,8 +13,8 @@ from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.node import Node, children, find, holds, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute
-from mlcc.passes.lowering.effects import touches
-from mlcc.passes.lowering.match_buffer import matched
+from mlcc.passes.lowering.effects import memory_accesses
+from mlcc.passes.lowering.match_buffer import viewed_region
 
 _fresh_numbers = count(-(1 << 40), -1)  # numbers of scopes that no other access shares
 Scope = tuple[Stmt, int]  # a statement, and the number of one of its bodies
@@ -41,7 +41,7 @@ class Access:
 
 
 @dataclass(slots=True, eq=False)
-class Uses:
+class BufferUses:
     """The accesses of one allocated buffer. `opaque`: some are unknown, through a pointer or another view."""
 
     allocation: tir.AllocBuffer
@@ -50,7 +50,7 @@ class Uses:
     opaque: bool = False
 
 
-class Collector:
+class AccessCollector:
     """Collect the accesses in loop code.
 
     `uses` are by data variable. `loose` are variables whose value may change between executions or is no expression of
@@ -58,7 +58,7 @@ class Collector:
     """
 
     def __init__(self) -> None:
-        self.uses: dict[tir.Var, Uses] = {}
+        self.uses: dict[tir.Var, BufferUses] = {}
         self.loose: set[tir.Var] = set()
         self.jumps = False
         self.values: dict[tir.Var, Expr] = {}  # of bound names
@@ -97,10 +97,10 @@ class Collector:
                 self._expr(value)
                 self._bind(var, value)
             case tir.AllocBuffer(buffer=buffer):
-                self.uses[buffer.data] = Uses(stmt, tuple(self._path))
+                self.uses[buffer.data] = BufferUses(stmt, tuple(self._path))
                 for part in _layout_exprs(buffer):
                     self._expr(part)
-            case tir.DeclBuffer(buffer=buffer, data=data) if (region := matched(data)) is not None:
+            case tir.DeclBuffer(buffer=buffer, data=data) if (region := viewed_region(data)) is not None:
                 self._view(buffer, *region)
             case tir.DeclBuffer(buffer=buffer, data=data):
                 self._expr(data)  # an allocated buffer's data variable there makes that buffer opaque
@@ -130,7 +130,7 @@ class Collector:
         del self._guards[len(self._guards) - len(parts) :]
 
     def _bind(self, var: tir.Var, value: Expr) -> None:
-        if var.dtype.is_handle or not is_steady(value):
+        if var.dtype.is_handle or not is_pure(value):
             self.loose.add(var)
         else:
             self.values[var] = self._substituted(value)
@@ -187,7 +187,7 @@ class Collector:
 
     def _through_views(self, call: tir.Call) -> None:
         """Record the accesses of a call with pointers to views: anywhere in the region of each view."""
-        for touch in touches(call):
+        for touch in memory_accesses(call):
             view = self._views.get(touch.data)
             if view is None:
                 self._expr(touch.data)
@@ -230,7 +230,7 @@ def _offset_index(index: Expr, by: Expr) -> Expr:
     return c.add(index, by)
 
 
-def is_steady(value: Node) -> bool:
+def is_pure(value: Node) -> bool:
     """Return True if the value depends on its variables alone: it loads nothing and calls nothing with an effect."""
     if holds(value, tir.BufferLoad):
         return False

@@ -19,12 +19,12 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, ForKind
 from mlcc.ir.visit import substitute, used_vars
-from mlcc.passes.lowering.accesses import Access, Scope, Uses, is_steady
+from mlcc.passes.lowering.accesses import Access, BufferUses, Scope, is_pure
 
 _LOOPS = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED)  # a vectorized loop cannot contain an allocation
 
 
-def depth_of(uses: Uses, jumps: bool, loose: set[tir.Var]) -> int:
+def allocation_depth(uses: BufferUses, jumps: bool, loose: set[tir.Var]) -> int:
     """Return the greatest legal depth of the allocation, the length of a common prefix of the paths of all accesses.
 
     `jumps`: loops may be left early, so that an earlier statement need not have run. `loose` variables may change
@@ -43,7 +43,7 @@ def depth_of(uses: Uses, jumps: bool, loose: set[tir.Var]) -> int:
         most += 1
     for depth in range(most, least, -1):
         in_loop = any(isinstance(s, tir.For) for s, _ in first[least:depth])
-        if not in_loop or (not jumps and self_contained(uses.accesses, depth, loose)):
+        if not in_loop or (not jumps and is_self_contained(uses.accesses, depth, loose)):
             return depth
     return least
 
@@ -55,7 +55,7 @@ def _may_own(scope: Scope) -> bool:
     return isinstance(stmt, (tir.IfThenElse, tir.AttrStmt))
 
 
-def self_contained(accesses: Sequence[Access], depth: int, loose: set[tir.Var]) -> bool:
+def is_self_contained(accesses: Sequence[Access], depth: int, loose: set[tir.Var]) -> bool:
     """Return True if one execution of the scope at `depth` is proved to read only elements that it wrote before."""
     writes = [a for a in accesses if a.writes]
     return all(a.writes or any(w.number < a.number and _covers(w, a, depth, loose) for w in writes) for a in accesses)
@@ -68,7 +68,7 @@ def _covers(store: Access, load: Access, depth: int, loose: set[tir.Var]) -> boo
         common += 1
     if any(isinstance(s, tir.While) or not _has_unit_step(s) for s, _ in store.path[common:]):
         return False
-    if not all(is_steady(index) for index in (*store.indices, *load.indices)):
+    if not all(is_pure(index) for index in (*store.indices, *load.indices)):
         return False  # the memory that an index loads may change in between
     analyzer = Analyzer()
     for loop in (*load.loops(), *store.loops(common)):
@@ -76,7 +76,7 @@ def _covers(store: Access, load: Access, depth: int, loose: set[tir.Var]) -> boo
             analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
     with ExitStack() as known:
         for guard, _ in load.guards:
-            if is_steady(guard):
+            if is_pure(guard):
                 known.enter_context(analyzer.constraint(guard))
         pinned = _pin_first_iterations(store, depth, common, analyzer, loose)
         return pinned is not None and _CoverProof(store, load, common, pinned, analyzer).holds()
@@ -104,7 +104,7 @@ def _pin_first_iterations(
     for guard, at in store.guards:
         if at < common:
             continue
-        if not is_steady(guard):
+        if not is_pure(guard):
             return None
         first = _first_iterations(guard, loops)
         if first is None:
@@ -144,7 +144,7 @@ def _first_iteration_reaches(
             return False
     for guard, where in store.guards:
         if at < where < common:
-            if not is_steady(guard):
+            if not is_pure(guard):
                 return False
             if loop.var in used_vars(guard) and not analyzer.prove(substitute(guard, pins)):
                 return False

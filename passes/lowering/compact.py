@@ -29,19 +29,21 @@ from mlcc.ir import tir
 from mlcc.ir.node import EMPTY, Attrs, Node, replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute
-from mlcc.passes.lowering.accesses import Access, Collector, Uses, is_steady
+from mlcc.passes.lowering.accesses import Access, AccessCollector, BufferUses, is_pure
 from mlcc.passes.lowering.allocate import ALIGN, PERMUTED, place_allocations
-from mlcc.passes.lowering.allocation_depth import depth_of, self_contained
+from mlcc.passes.lowering.allocation_depth import allocation_depth, is_self_contained
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.lowering.thread_paths import by_block, is_bound, kernel_depth
+from mlcc.passes.lowering.thread_paths import is_thread_bound, kernel_depth, sink_thread_loops
 from mlcc.passes.lowering.vector_legality import mentions
 from mlcc.passes.manage.stages import LOOPS
 
 _OF_WARPS = ("warp", "warpgroup", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")
 _SCOPES = ("global", "local", "shared", "shared.dyn", *_OF_WARPS)
-OUTSIDE = "outside_of_threads"  # of allocations in kernels that the text has outside of the threads' or blocks' loops
+OUTSIDE_THREADS = (
+    "outside_of_threads"  # of allocations in kernels that the text has outside of the threads' or blocks' loops
+)
 _SHARED = ("shared", "shared.dyn")
 LOCAL_BYTES, SHARED_BYTES = 4 * 1024, 16 * 1024  # of a temporary that moves from global memory onto the chip
 MAX_PADDING = 8  # elements by which rows of shared memory may exceed the used part
@@ -50,7 +52,7 @@ SMALL_BYTES = 16 * 1024  # of a tile that has a constant size where a dimension 
 
 def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return `func` (loop code with buffers of any rank) with allocations sunk into loops and shrunk."""
-    collector = Collector()
+    collector = AccessCollector()
     collector.body(func.body)
     layouts: dict[tir.Buffer, Layout] = {}
     places: dict[int, list[tir.Buffer]] = {}
@@ -59,8 +61,8 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
         if uses.opaque or old.scope not in _SCOPES:
             continue
         view = _as_owner_sees(uses)
-        inside = old.scope != "global" and any(map(is_bound, uses.path))
-        if inside and OUTSIDE not in uses.allocation.annotations:
+        inside = old.scope != "global" and any(map(is_thread_bound, uses.path))
+        if inside and OUTSIDE_THREADS not in uses.allocation.annotations:
             strides = old.strides or _aligned_strides(old.shape, uses.allocation.annotations.get(ALIGN, ()))
             layouts[old] = Layout(replace(old, strides=strides), (None,) * len(old.shape))
             continue
@@ -78,12 +80,12 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=_LayoutMover(layouts, places, collector.values, notes).body(func.body))
 
 
-def _as_owner_sees(uses: Uses) -> Uses:
+def _as_owner_sees(uses: BufferUses) -> BufferUses:
     """Return the uses as seen by the owner of the memory: a block of threads, a warp, or each thread."""
     scope = uses.allocation.buffer.scope
     if scope in _SHARED:
-        return by_block(uses)
-    return by_block(uses, "threadIdx.x") if scope in _OF_WARPS else uses
+        return sink_thread_loops(uses)
+    return sink_thread_loops(uses, "threadIdx.x") if scope in _OF_WARPS else uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +96,21 @@ class Layout:
     starts: tuple[Expr | None, ...]
 
 
-def _place_allocation(uses: Uses, collector: Collector) -> tuple[Layout, int | None]:
+def _place_allocation(uses: BufferUses, collector: AccessCollector) -> tuple[Layout, int | None]:
     """Return the layout of a buffer, and the number of the scope that its allocation sinks to (None: it stays)."""
-    depth = depth_of(uses, collector.jumps, collector.loose)
+    depth = allocation_depth(uses, collector.jumps, collector.loose)
     scope = uses.accesses[0].path[depth - 1][1] if depth > len(uses.path) else None
     return _layout(uses, depth, collector), scope
 
 
-def _on_chip(uses: Uses, collector: Collector) -> tuple[Layout, int | None] | None:
+def _on_chip(uses: BufferUses, collector: AccessCollector) -> tuple[Layout, int | None] | None:
     """Return the placement of a small global temporary in local or shared memory; None if it cannot go there."""
     old, depth = uses.allocation.buffer, kernel_depth(uses)
     if old.scope != "global" or depth is None or depth <= len(uses.path) or collector.jumps:
         return None
     inside = dataclasses.replace(uses, path=uses.accesses[0].path[:depth])
-    for scope, view, most in (("local", inside, LOCAL_BYTES), ("shared", by_block(inside), SHARED_BYTES)):
-        if not self_contained(view.accesses, len(view.path), collector.loose):
+    for scope, view, most in (("local", inside, LOCAL_BYTES), ("shared", sink_thread_loops(inside), SHARED_BYTES)):
+        if not is_self_contained(view.accesses, len(view.path), collector.loose):
             continue
         layout, at = _place_allocation(view, collector)
         if _bytes(layout.buffer) <= most:
@@ -127,7 +129,7 @@ def _bytes(buffer: tir.Buffer) -> float:
     return prod(known) * buffer.dtype.bytes * buffer.dtype.lanes if len(known) == len(sizes) else math.inf
 
 
-def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
+def _layout(uses: BufferUses, depth: int, collector: AccessCollector) -> Layout:
     """Return the compact layout of a buffer allocated at `depth`: the region used there, padded and aligned."""
     old = uses.allocation.buffer
     if old.strides or old.elem_offset is not None and tir.const_int(old.elem_offset) != 0 or not uses.accesses:
@@ -140,7 +142,7 @@ def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
     dims = [_extent(region, dim, analyzer) for region, dim in zip(regions, old.shape, strict=True)]
     sizes = [tir.const_int(dim) for dim, _ in dims]
     small = None not in sizes and prod(s or 0 for s in sizes) * old.dtype.bytes * old.dtype.lanes <= SMALL_BYTES
-    if not small and not any(map(is_bound, uses.path)):
+    if not small and not any(map(is_thread_bound, uses.path)):
         dims = [_clamp_extent(size, start, dim, analyzer) for (size, start), dim in zip(dims, old.shape, strict=True)]
     if old.scope in _SHARED:
         dims = [dims[0], *map(_keep_padding, dims[1:], old.shape[1:])] if dims else dims
@@ -149,10 +151,10 @@ def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
     return Layout(replace(old, shape=shape, strides=strides), tuple(start for _, start in dims))
 
 
-def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: Analyzer) -> Interval:
+def _region(uses: BufferUses, depth: int, axis: int, collector: AccessCollector, analyzer: Analyzer) -> Interval:
     """Return the union of the index intervals of one axis over the loops below `depth`."""
     hull: Interval | None = None
-    tight = any(map(is_bound, uses.path))  # memory on a chip is scarce
+    tight = any(map(is_thread_bound, uses.path))  # memory on a chip is scarce
     for access in uses.accesses:
         index = access.indices[axis]
         domains = dict.fromkeys(collector.loose, EVERYTHING)
@@ -163,7 +165,7 @@ def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: A
         part = eval_set(index, domains, analyzer)
         if tight and access.guards:
             part = _narrow_by_guards(part, index, access, depth, collector, analyzer)
-        if part.low is None or part.high is None or not (is_steady(part.low) and is_steady(part.high)):
+        if part.low is None or part.high is None or not (is_pure(part.low) and is_pure(part.high)):
             return EVERYTHING  # depends on the contents of memory
         hull = part if hull is None else union(hull, part, analyzer)
         if hull.low is None or hull.high is None:
@@ -172,7 +174,7 @@ def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: A
 
 
 def _narrow_by_guards(
-    part: Interval, index: Expr, access: Access, depth: int, collector: Collector, analyzer: Analyzer
+    part: Interval, index: Expr, access: Access, depth: int, collector: AccessCollector, analyzer: Analyzer
 ) -> Interval:
     """Return the interval of an index under the guards of the access, if that is shorter by a constant; else `part`."""
     loops = access.loops(depth)
@@ -181,7 +183,7 @@ def _narrow_by_guards(
     domain = {loop.var: tir.Range(loop.min, loop.extent) for loop in loops}
     predicate: Expr = tir.TRUE
     for guard, _ in access.guards:
-        if is_steady(guard) and mentions(guard, set(domain)):
+        if is_pure(guard) and mentions(guard, set(domain)):
             predicate = c.logical_and(predicate, guard)
     if tir.const_int(predicate) == 1 or index.dtype.lanes > 1:
         return part
@@ -203,7 +205,7 @@ def _extent(region: Interval, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Ex
 
     They are the region's if its length has a constant bound, below the known extent; else those of the whole buffer.
     """
-    if region.low is None or region.high is None or not (is_steady(region.low) and is_steady(region.high)):
+    if region.low is None or region.high is None or not (is_pure(region.low) and is_pure(region.high)):
         return whole, None
     length = _length(region, analyzer)
     most = analyzer.bound(length).max

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.keys import Keys
-from mlcc.arith.spans import Spans
+from mlcc.arith.structural_keys import StructuralKeys
+from mlcc.arith.symbolic_extents import SymbolicExtents
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import find, holds, replace
@@ -37,7 +37,7 @@ def simplify_divisions(func: tir.PrimFunc) -> tir.PrimFunc:
 class _DivisionSimplifier(TirMutator):
     def __init__(self, sizes: Collection[tir.Var]) -> None:
         self._analyzer = Analyzer()
-        self._spans = Spans(sizes) if sizes else None
+        self._spans = SymbolicExtents(sizes) if sizes else None
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if _has_min_max(node.extent):
@@ -60,21 +60,23 @@ class _DivisionSimplifier(TirMutator):
 
     def _indices(self, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         indices = self.exprs(indices)
-        needs_simplify = [divisions(index) or _has_min_max(index) for index in indices]
+        needs_simplify = [count_divisions(index) or _has_min_max(index) for index in indices]
         if not any(needs_simplify):
             return indices
         simplified = tuple(
             self._simplified(i) if needed else i for i, needed in zip(indices, needs_simplify, strict=True)
         )
-        if sum(map(bool, map(divisions, simplified))) > 1 and _same_dtype(simplified):
-            joined = joined_index(indices, buffer.strides or compact_strides(buffer.shape), self._analyzer)
-            if joined is not None and not divisions(joined):  # they are to become one index: then all divisions go
-                return tuple(old if divisions(new) else new for old, new in zip(indices, simplified, strict=True))
+        if sum(map(bool, map(count_divisions, simplified))) > 1 and _same_dtype(simplified):
+            joined = linearized_index(indices, buffer.strides or compact_strides(buffer.shape), self._analyzer)
+            if joined is not None and not count_divisions(
+                joined
+            ):  # they are to become one index: then all divisions go
+                return tuple(old if count_divisions(new) else new for old, new in zip(indices, simplified, strict=True))
         return simplified
 
     def _simplified(self, index: Expr) -> Expr:
         index = self._analyzer.simplify(index)
-        if self._spans is None or not divisions(index):
+        if self._spans is None or not count_divisions(index):
             return index
         return self._analyzer.simplify(self._spans.simplify(index))
 
@@ -83,7 +85,7 @@ def _same_dtype(indices: tuple[Expr, ...]) -> bool:
     return all(index.dtype == indices[0].dtype for index in indices)
 
 
-def joined_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Analyzer) -> Expr | None:
+def linearized_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Analyzer) -> Expr | None:
     """Return the linearized index if divisions cancel in it, as those of a fused loop do; None if nothing is gained.
 
     All indices are of one type. `f // 28 * 28 + f % 28` is `f` for every `f`.
@@ -92,10 +94,10 @@ def joined_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Ana
     total: Expr = c.const(0, dtype)
     for index, step in zip(indices, strides, strict=True):
         total = c.add(total, c.mul(index, c.cast(dtype, step)))
-    keys = Keys()
+    keys = StructuralKeys()
     divided: dict[int, list[Expr]] = {}
     for node in find(total, tir.FloorDiv, tir.FloorMod):
-        if not divisions(node.lhs):
+        if not count_divisions(node.lhs):
             divided.setdefault(keys.key(node.lhs), []).append(node.lhs)
     dividend_vars: dict[Expr, Expr] = {}
     dividends: dict[Expr, Expr] = {}
@@ -106,10 +108,10 @@ def joined_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Ana
             dividend_vars.update(dict.fromkeys(same, var))
             dividends[var] = same[0]
     joined = substitute(analyzer.simplify(substitute(total, dividend_vars)), dividends)
-    return joined if divisions(joined) < sum(map(divisions, indices)) else None
+    return joined if count_divisions(joined) < sum(map(count_divisions, indices)) else None
 
 
-def divisions(index: Expr) -> int:
+def count_divisions(index: Expr) -> int:
     """Return the number of floor divisions and remainders in an expression."""
     return sum(1 for _ in find(index, tir.FloorDiv, tir.FloorMod))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mlcc.arith.keys import same_expr
+from mlcc.arith.structural_keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.calls import if_then_else
@@ -18,7 +18,7 @@ from mlcc.ir.node import Node, children
 from mlcc.ir.tir import Expr
 from mlcc.ir.visit import substitute
 from mlcc.machine.dot_products import Pair, group_of
-from mlcc.passes.lowering.vector_legality import linear
+from mlcc.passes.lowering.vector_legality import linear_form
 
 _SUM, _WORD = DType.of("int32"), DType.of("int16")
 InLanes = Callable[[tir.Var, int, Expr], Expr]  # an expression for each of so many values of a variable, from 0 on
@@ -34,7 +34,7 @@ class _Loop:
     lanes: int
 
 
-def as_dot(
+def match_dot_product(
     node: tir.For, lane: tir.Var, base: Expr, lanes: int, pairs: frozenset[Pair], in_lanes: InLanes
 ) -> tir.BufferStore | None:  # fmt: skip
     """Return the vector store that replaces a reduction loop inside a loop over `lanes` lanes from `base` on.
@@ -50,7 +50,7 @@ def as_dot(
     size = tir.const_int(node.extent)
     if buffer.dtype is not _SUM or size not in (2, 4) or tir.const_int(node.min) != 0:
         return None
-    form = linear(index, {lane, node.var}, {})
+    form = linear_form(index, {lane, node.var}, {})
     if form is None or form.terms != {lane: 1}:
         return None
     for old, product in ((lhs, rhs), (rhs, lhs)):
@@ -128,7 +128,7 @@ def _is_uniform(root: Expr, loop: _Loop, size: int) -> bool | None:
             stack.extend(children(node))
             continue
         for place in places:
-            form = linear(place, {loop.lane, loop.step}, {})
+            form = linear_form(place, {loop.lane, loop.step}, {})
             if form is None:
                 return None
             by_lane, by_step = form.terms.get(loop.lane, 0), form.terms.get(loop.step, 0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mlcc.arith.empty_reduction import with_empty_inits
+from mlcc.arith.empty_reduction import insert_empty_reduction_inits
 from mlcc.ir import tir
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -27,4 +27,4 @@ class InitEmptyReductions(LoweringStep):
     gives: ClassVar[str] = BLOCKS
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        return with_empty_inits(func)
+        return insert_empty_reduction_inits(func)

@@ -20,7 +20,7 @@ from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.intrinsics import called
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.lowering.divisions import divisions, joined_index
+from mlcc.passes.lowering.divisions import count_divisions, linearized_index
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
@@ -138,9 +138,13 @@ class _Flattener(TirMutator):
     def _linearized(self, indices: tuple[Expr, ...], strides: tuple[Expr, ...], enough: DType) -> Expr | None:
         """Return the linearized index if divisions cancel in it, else None. Sums fit the type `enough`."""
         dtype = indices[0].dtype
-        if dtype not in (enough, INT64) or any(i.dtype != dtype for i in indices) or not any(map(divisions, indices)):
+        if (
+            dtype not in (enough, INT64)
+            or any(i.dtype != dtype for i in indices)
+            or not any(map(count_divisions, indices))
+        ):
             return None
-        return joined_index(indices, strides, self._analyzer)
+        return linearized_index(indices, strides, self._analyzer)
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
         indices = self._index(node.buffer, node.indices)

@@ -139,6 +139,6 @@ class Copier(Folding):
         )  # fmt: skip
 
 
-def copied(body: Body, values: dict[tir.Var, Expr]) -> Body:
+def copy_body(body: Body, values: dict[tir.Var, Expr]) -> Body:
     """Return a copy of statements with variables replaced and fresh binders."""
     return Copier(values).body(body)

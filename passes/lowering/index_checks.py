@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.complete import complete
-from mlcc.arith.keys import Keys
+from mlcc.arith.structural_keys import StructuralKeys
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.checked import CheckedIndex
+from mlcc.ir.checked_index import CheckedIndex
 from mlcc.ir.node import Node, children, find, map_children, replace, walk
 from mlcc.passes.lowering.data_flow import DataFlow
 from mlcc.recursion import deep_recursion
@@ -220,7 +220,7 @@ def _from_end(index: tir.Expr, extent: tir.Expr) -> tir.Expr | None:
         case tir.Select(
             condition=tir.LT(lhs=tested, rhs=zero), true_value=tir.Add(lhs=base, rhs=by), false_value=plain
         ) if tir.const_int(zero) == 0:
-            keys = Keys()
+            keys = StructuralKeys()
             same = keys.same(tested, plain) and keys.same(base, plain)
             return _uncast(plain) if same and keys.same(*c.match_types(by, extent)) else None
     return None

@@ -9,7 +9,7 @@ from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IterKind
 
 
-def at_start(block: tir.Block, values: tuple[Expr, ...], outer: Callable[[Expr], Expr]) -> Expr:
+def init_condition(block: tir.Block, values: tuple[Expr, ...], outer: Callable[[Expr], Expr]) -> Expr:
     """Return the condition that all reduce axes are at their start.
 
     `values` are the bindings of the axes. `outer` substitutes the axes of outer blocks in the starts.

@@ -20,19 +20,19 @@ from typing import ClassVar
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import conjuncts
 from mlcc.arith.intset import Interval, eval_set, from_range
-from mlcc.arith.keys import same_expr
+from mlcc.arith.structural_keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import Node, children, holds, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.ir.visit import substitute, used_vars
-from mlcc.passes.lowering.accesses import is_steady
-from mlcc.passes.lowering.folding import Folding, copied
+from mlcc.passes.lowering.accesses import is_pure
+from mlcc.passes.lowering.folding import Folding, copy_body
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
-from mlcc.passes.lowering.vector_legality import linear
+from mlcc.passes.lowering.vector_legality import linear_form
 from mlcc.passes.manage.stages import FLAT
 
 _MAX_COPIES = 8  # all copies in a function together are at most so many times as long as one may be
@@ -108,7 +108,7 @@ class _Partitioner(TirMutator):
             if self._analyzer.prove(c.less_equal(bound, 0)):
                 always.add(id(guard.condition))
                 continue
-            form = linear(bound, {var}, {})
+            form = linear_form(bound, {var}, {})
             if form is None or var not in form.terms:
                 continue
             factor, rest = form.terms[var], c.cast(var.dtype, form.rest)
@@ -142,7 +142,7 @@ class _Partitioner(TirMutator):
         edges = self._edges(var, span)
         if len(edges) == 2 and self._affords(span, body, 2):
             first, last = (
-                self._branch_on_position(others, _ConditionFolder({var: at}).body(copied(body, {}))) for at in edges
+                self._branch_on_position(others, _ConditionFolder({var: at}).body(copy_body(body, {}))) for at in edges
             )
             rest: Body = (tir.IfThenElse(c.equal(var, edges[0]), first, last),)
             low, high = self._analyzer.bound(var)
@@ -150,7 +150,7 @@ class _Partitioner(TirMutator):
                 return rest
         elif self._affords(span, body, 1):
             known = dict.fromkeys((var,), edges[0]) if len(edges) == 1 else {}
-            rest = self._branch_on_position(others, _ConditionFolder(known).body(copied(body, {})))
+            rest = self._branch_on_position(others, _ConditionFolder(known).body(copy_body(body, {})))
         else:
             return self._branch_on_position(others, body)
         condition: Expr = tir.TRUE
@@ -184,10 +184,10 @@ class _Partitioner(TirMutator):
         parts: list[Stmt] = []
         start, end = (self._bind_value(value, loop, parts) for value in (start, end))
         if span.starts:
-            parts += self._part(loop, low, start, copied(loop.body, {}))
+            parts += self._part(loop, low, start, copy_body(loop.body, {}))
         parts += self._part(loop, start, end, main)
         if span.ends:
-            parts += self._part(loop, end, high, copied(loop.body, {}))
+            parts += self._part(loop, end, high, copy_body(loop.body, {}))
         return parts
 
     def _bind_value(self, value: Expr, loop: tir.For, stmts: list[Stmt]) -> Expr:
@@ -206,10 +206,10 @@ class _Partitioner(TirMutator):
         if count is not None and count <= 0:
             return []
         if count == 1:
-            return list(self.body(copied(body, {loop.var: start})))
+            return list(self.body(copy_body(body, {loop.var: start})))
         var = tir.Var(loop.var.name, loop.var.dtype)
         self._analyzer.bind(var, tir.Range(start, extent))
-        inner = self.body(copied(body, {loop.var: var}))
+        inner = self.body(copy_body(body, {loop.var: var}))
         return [replace(loop, var=var, min=start, extent=extent, body=inner)]
 
 
@@ -229,7 +229,7 @@ def _upper_bound(guard: _Guard, analyzer: Analyzer) -> Expr | None:
     if isinstance(node, (tir.LT, tir.GT)):
         excess = c.add(excess, 1)
     high = eval_set(analyzer.simplify(excess), guard.domains, analyzer).high
-    if high is None or not is_steady(high):
+    if high is None or not is_pure(high):
         return None
     bound = analyzer.simplify(high)
     return None if used_vars(bound) & guard.domains.keys() else bound
@@ -252,7 +252,7 @@ class _FusedIndices(TirMutator):
 
     def expr_binary(self, node: tir.BinaryOp) -> Expr:
         used = used_vars(node) if isinstance(node, (tir.FloorDiv, tir.FloorMod)) else set()
-        if self._var in used and used <= self._known and is_steady(node):
+        if self._var in used and used <= self._known and is_pure(node):
             for var, value in self.bindings:
                 if same_expr(value, node):
                     return var
@@ -283,7 +283,7 @@ class _GuardFinder:
         if isinstance(stmt, tir.IfThenElse):
             self._conditions(stmt.condition)
         elif isinstance(stmt, tir.Bind):
-            if is_steady(stmt.value) and not stmt.var.dtype.is_handle:
+            if is_pure(stmt.value) and not stmt.var.dtype.is_handle:
                 self._values[stmt.var] = substitute(stmt.value, self._values)
             else:
                 self._hidden.add(stmt.var)
@@ -309,7 +309,7 @@ class _GuardFinder:
 
     def _conditions(self, condition: Expr) -> None:
         for part in conjuncts(condition):
-            if not isinstance(part, (tir.LT, tir.LE, tir.GT, tir.GE)) or not _is_index(part) or not is_steady(part):
+            if not isinstance(part, (tir.LT, tir.LE, tir.GT, tir.GE)) or not _is_index(part) or not is_pure(part):
                 continue
             used = used_vars(part.lhs) | used_vars(part.rhs)
             used |= {v for var in used if var in self._values for v in used_vars(self._values[var])}

@@ -15,7 +15,7 @@ from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import Node, children
 from mlcc.ir.tir import Expr
 from mlcc.passes.lowering.unroll import nested_bodies
-from mlcc.passes.lowering.work import Meter, call_weight, weight
+from mlcc.passes.lowering.work import CostMeter, call_picoseconds, operation_picoseconds
 
 PER_BYTE = 16  # picoseconds: more than the last cache takes for a byte, less than memory
 
@@ -26,7 +26,7 @@ def picoseconds(loop: tir.For) -> Expr:
     return c.maximum(arithmetic, c.mul(_Traffic(loop).total_bytes(), PER_BYTE))
 
 
-class _Throughput(Meter):
+class _Throughput(CostMeter):
     """Throughput of a statement for independent iterations: memory accesses overlap with arithmetic.
 
     A multiplication and an addition are one instruction, and an accumulator stays in a register.
@@ -34,18 +34,18 @@ class _Throughput(Meter):
 
     def store(self, stmt: tir.BufferStore) -> int:
         accumulator = _accumulator_load(stmt)
-        memory = weight(stmt.value, _lanes(stmt.indices)) if accumulator is None else 0
+        memory = operation_picoseconds(stmt.value, _lanes(stmt.indices)) if accumulator is None else 0
         arithmetic = 0
         stack: list[Node] = [stmt.value]
         while stack:
             node = stack.pop()
             if isinstance(node, tir.BufferLoad):
-                memory += 0 if node is accumulator else weight(node, _lanes(node.indices))
+                memory += 0 if node is accumulator else operation_picoseconds(node, _lanes(node.indices))
                 continue
             if isinstance(node, tir.Call):
-                arithmetic += call_weight(node)
+                arithmetic += call_picoseconds(node)
             elif isinstance(node, (tir.BinaryOp, tir.Cast, tir.Select)):
-                arithmetic += weight(node)
+                arithmetic += operation_picoseconds(node)
             stack.extend(_operands(node))
         return max(arithmetic, memory // 2)
 
@@ -87,7 +87,7 @@ class _Traffic:
 
     def __init__(self, loop: tir.For) -> None:
         self._inner: set[tir.Var] = set()  # bound by the loop itself
-        self._meter = Meter(self._inner)
+        self._meter = CostMeter(self._inner)
         self._trips: dict[tir.Var, Expr] = {}
         self._loops_of_value: dict[tir.Var, _Loops] = {}  # of values that are bound to names
         self._seen: set[tir.Buffer] = set()

@@ -22,7 +22,7 @@ def compact_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return tuple(reversed(strides))
 
 
-def unbound(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...]) -> tir.DeclBuffer:
+def symbolic_view(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...]) -> tir.DeclBuffer:
     """Return the declaration of a view over a pointer, `match_buffer(source[first element], extents...)`.
 
     Its symbolic shape, strides and offset are bound later (`bind_views`), when the layout of `source` is known.
@@ -32,7 +32,7 @@ def unbound(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...])
     return tir.DeclBuffer(view, pointer, span=view.span)
 
 
-def matched(pointer: Expr) -> tuple[tir.Buffer, tuple[tir.Range, ...]] | None:
+def viewed_region(pointer: Expr) -> tuple[tir.Buffer, tuple[tir.Range, ...]] | None:
     """Return the buffer and the region of a pointer made by `unbound`; None for another one."""
     match pointer:
         case tir.Call(op=tir.Op("tir.mlcc_view"), args=(tir.BufferLoad(buffer=buffer, indices=mins), *extents)):

@@ -34,16 +34,16 @@ def uses_narrow_floats(func: tir.PrimFunc) -> bool:
     return any(isinstance(n, (tir.Expr, tir.Buffer)) and is_narrow(n.dtype) for n in walk(func))
 
 
-def promoted_module(module: IRModule) -> IRModule:
+def promote_module(module: IRModule) -> IRModule:
     """Return the module with all functions promoted that were lowered from operators."""
     result = module.copy()
     for name, func in module.functions.items():
         if isinstance(func, tir.PrimFunc) and is_operator(func):
-            result.update_func(name, promoted(func))
+            result.update_func(name, promote_func(func))
     return result
 
 
-def promoted(func: tir.PrimFunc) -> tir.PrimFunc:
+def promote_func(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return the function with narrow floats computed in float32 and each result rounded once."""
     plain: tir.PrimFunc = func.without_attr(OPERATOR)
     rounded = _rounded_buffers(plain)
@@ -52,7 +52,7 @@ def promoted(func: tir.PrimFunc) -> tir.PrimFunc:
     return _promote_body(_add_stand_ins(widened, [b for b in outputs if b is not None]))
 
 
-def with_wide_intermediates(func: tir.PrimFunc) -> tir.PrimFunc:
+def widen_intermediates(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return the function with float32 buffers for its intermediate results.
 
     Results are still accumulated in their own type; the rest is for `promoted`.

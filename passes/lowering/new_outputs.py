@@ -17,7 +17,9 @@ from mlcc.passes.manage.manager import PassContext
 from mlcc.passes.manage.stages import BLOCKS, SANITIZED
 from mlcc.relax.construct import CALL_TIR
 
-FRESH = "mlcc.sanitize_fresh"  # of a PrimFunc: how many of the last buffers it takes are memory that nothing wrote
+NEW_OUTPUTS = (
+    "mlcc.sanitize_fresh"  # of a PrimFunc: how many of the last buffers it takes are memory that nothing wrote
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def _mark_functions(module: IRModule) -> dict[tuple[str, int], str]:
         if not isinstance(callee, tir.PrimFunc):
             continue
         for count in sorted(counts - {0}):
-            marked = callee.with_attr(FRESH, count)
+            marked = callee.with_attr(NEW_OUTPUTS, count)
             alone = callee.is_private and len(counts) == 1
             chosen[name, count] = name if alone else module.unique_name(f"{name}_fresh")
             module.functions[chosen[name, count]] = marked if alone else marked.without_attr("global_symbol")

@@ -25,14 +25,14 @@ from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
-from mlcc.passes.lowering.vector_legality import Linear, linear, mentions
-from mlcc.passes.lowering.work import of_iteration
+from mlcc.passes.lowering.vector_legality import LinearForm, linear_form, mentions
+from mlcc.passes.lowering.work import iteration_picoseconds
 from mlcc.passes.manage.stages import FLAT
 
 LEAST_WORK = 10_000_000  # picoseconds that a loop must take; a wake of sleeping threads costs more
 
 
-def settle_parallel(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], threads: bool) -> tir.PrimFunc:
+def select_parallel_loops(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], threads: bool) -> tir.PrimFunc:
     """Return `func` (lowered) with only the parallel loops that run on several threads; none without `threads`.
 
     `functions` are the PrimFuncs that it may call.
@@ -56,7 +56,7 @@ class _LoopSelector(AliasMutator):
         return replace(node, body=_LoopSelector(self._functions, False).body(node.body))
 
     def _is_profitable(self, loop: tir.For) -> bool:
-        work = tir.const_int(c.mul(c.cast(INT64, loop.extent), of_iteration(loop)))
+        work = tir.const_int(c.mul(c.cast(INT64, loop.extent), iteration_picoseconds(loop)))
         if tir.const_int(loop.extent) == 1 or (work is not None and work < LEAST_WORK):
             return False
         if _may_exit_early(loop.body) or _calls_packed(loop, self._functions):
@@ -132,7 +132,7 @@ class _CarriedDependences:
         self._iterations: _Iterations = (-inf, inf) if first is None or trips is None else (first, first + trips)
         self._stores: list[_Access] = []
         self._accesses: list[_Access] = []
-        self._forms: dict[int, Linear | None] = {}  # of indices, by identity
+        self._forms: dict[int, LinearForm | None] = {}  # of indices, by identity
         self._by_memory: dict[tir.Var, list[_Access]] = {}
 
     def exist(self) -> bool:
@@ -240,10 +240,10 @@ class _CarriedDependences:
                 return True
         return False
 
-    def _form(self, index: Expr) -> Linear | None:
+    def _form(self, index: Expr) -> LinearForm | None:
         if id(index) not in self._forms:  # the loop keeps its indices, and with them their identities
             base = index.base if isinstance(index, tir.Ramp) else index
-            self._forms[id(index)] = linear(base, self._inner, self._binds)
+            self._forms[id(index)] = linear_form(base, self._inner, self._binds)
         return self._forms[id(index)]
 
 
@@ -269,4 +269,4 @@ class SelectParallelLoops(LoweringStep):
     gives: ClassVar[str] = FLAT
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        return settle_parallel(func, functions, options.threads)
+        return select_parallel_loops(func, functions, options.threads)

@@ -18,13 +18,15 @@ STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
 ASYNC_STAGES = "software_pipeline_async_stages"
 ROLLED = "mlcc.pipeline_rolled"  # what is left to do after the loop is done in it
 PART = "software_pipeline_part"  # the key of the brackets
-DOUBLE = "double_buffer_scope"  # of a block: which of its writes gets memory twice at least
-BULK = "mlcc.bulk_copy"  # of a block: the copy engine of a GPU does what it copies, see `mlcc.passes.gpu.bulk_tiles`
+DOUBLE_BUFFER = "double_buffer_scope"  # of a block: which of its writes gets memory twice at least
+BULK_COPY = (
+    "mlcc.bulk_copy"  # of a block: the copy engine of a GPU does what it copies, see `mlcc.passes.gpu.bulk_tiles`
+)
 MAX_STAGES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PipelinePlan:
     """A software pipeline: `stage[i]` and `order[i]` of part i.
 
     Part i works on the iteration `stage` before that of the loop, and stands at place `order` in the loop's body.
@@ -46,18 +48,18 @@ def is_pipelined(stmt: Stmt) -> bool:
     return isinstance(stmt, tir.For) and STAGE in stmt.annotations
 
 
-def plan_of(loop: tir.For) -> Plan:
+def pipeline_plan(loop: tir.For) -> PipelinePlan:
     """Return the plan in the annotations of a loop. Raises CompileError E0770 if they are invalid."""
     stage = _integers(loop, STAGE)
     order = _integers(loop, ORDER) if ORDER in loop.annotations else tuple(range(len(stage)))
     asynchronous = _integers(loop, ASYNC_STAGES) if ASYNC_STAGES in loop.annotations else ()
     if any(not 0 <= s <= MAX_STAGES for s in stage):
-        raise refused(loop, f"stages must be from 0 to {MAX_STAGES}, not {list(stage)}")
+        raise pipeline_error(loop, f"stages must be from 0 to {MAX_STAGES}, not {list(stage)}")
     if len(order) != len(stage):
-        raise refused(loop, f"there are {len(stage)} stages, but {len(order)} positions in the order")
+        raise pipeline_error(loop, f"there are {len(stage)} stages, but {len(order)} positions in the order")
     if sorted(order) != list(range(len(order))):
-        raise refused(loop, f"the order {list(order)} is not a permutation of 0 to {len(order) - 1}")
-    return Plan(stage, order, frozenset(asynchronous))
+        raise pipeline_error(loop, f"the order {list(order)} is not a permutation of 0 to {len(order) - 1}")
+    return PipelinePlan(stage, order, frozenset(asynchronous))
 
 
 def _integers(loop: tir.For, key: str) -> tuple[int, ...]:
@@ -65,28 +67,28 @@ def _integers(loop: tir.For, key: str) -> tuple[int, ...]:
     values = value if isinstance(value, tuple) else (value,)
     integers = [tir.const_int(v) if isinstance(v, (int, tir.IntImm)) else None for v in values]
     if any(v is None for v in integers):
-        raise refused(loop, f"`{key}` must be a list of integers")
+        raise pipeline_error(loop, f"`{key}` must be a list of integers")
     return tuple(int(v) for v in integers if v is not None)
 
 
-def refused(loop: tir.For, message: str, help: str | None = None) -> CompileError:
+def pipeline_error(loop: tir.For, message: str, help: str | None = None) -> CompileError:
     """Return the error for a loop that cannot be pipelined as annotated."""
     return CompileError(
         error("E0770", f"the loop `{loop.var.name}` cannot be pipelined: {message}", loop.span, help=help)
     )
 
 
-def bracketed(body: tuple[Stmt, ...], number: int) -> Stmt:
+def bracket_part(body: tuple[Stmt, ...], number: int) -> Stmt:
     """Return the statements bracketed as part `number` of a pipeline."""
     return tir.AttrStmt(tir.StringImm("part"), PART, number, body)
 
 
-def opened(loop: tir.For) -> list[bool]:
+def counts_inside_blocks(loop: tir.For) -> list[bool]:
     """Return for each statement of a pipelined loop's body True if the stages count the statements in its block.
 
     Raises CompileError if they count neither the statements in blocks nor the statements themselves.
     """
-    count = len(plan_of(loop).stage)
+    count = len(pipeline_plan(loop).stage)
     inside = [_statements(s) for s in loop.body]
     widths = sum(_statement_count(s) for part in inside for s in part)
     if widths == count:
@@ -94,7 +96,7 @@ def opened(loop: tir.For) -> list[bool]:
     if sum(map(_statement_count, loop.body)) == count:
         return [False] * len(inside)
     message = f"its body has {widths} statements, but `{STAGE}` has {count} numbers"
-    raise refused(loop, message, "an inner pipeline counts as three: prologue, body and epilogue")
+    raise pipeline_error(loop, message, "an inner pipeline counts as three: prologue, body and epilogue")
 
 
 def _statements(stmt: Stmt) -> list[Stmt]:

@@ -11,11 +11,17 @@ from mlcc.ir import tir
 from mlcc.ir.node import EMPTY, Attrs, map_value, replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.allocate import ALIGN, PERMUTED, place_allocations
-from mlcc.passes.lowering.init_block import at_start
-from mlcc.passes.lowering.match_buffer import match, unbound, with_strides
+from mlcc.passes.lowering.init_block import init_condition
+from mlcc.passes.lowering.match_buffer import match, symbolic_view, with_strides
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.pipeline_parts import BULK, DOUBLE, bracketed, is_pipelined, opened
+from mlcc.passes.lowering.pipeline_parts import (
+    BULK_COPY,
+    DOUBLE_BUFFER,
+    bracket_part,
+    counts_inside_blocks,
+    is_pipelined,
+)
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import BLOCKS, LOOPS
 
@@ -64,7 +70,7 @@ class _Realizer(TirMutator):
     def _view(self, view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...]) -> list[Stmt]:
         resolved = self.buffer_binder(view)
         if self._kernels:
-            return [unbound(resolved, source, region)]
+            return [symbolic_view(resolved, source, region)]
         strided = with_strides(resolved, source)
         if strided is not view:
             self._buffers[view] = strided
@@ -75,7 +81,9 @@ class _Realizer(TirMutator):
         statements = views + [s for group in groups for s in group]
         block = node.block
         for key, value in block.annotations.items():
-            if key.startswith("pragma_") or (self._kernels and (key == DOUBLE or (key == BULK and _is_set(value)))):
+            if key.startswith("pragma_") or (
+                self._kernels and (key == DOUBLE_BUFFER or (key == BULK_COPY and _is_set(value)))
+            ):
                 statements = [tir.AttrStmt(block.name, key, value, tuple(statements), span=block.span)]
         self._move_layout_annotations(block)
         body = place_allocations(allocated, tuple(statements), self._notes)
@@ -95,7 +103,7 @@ class _Realizer(TirMutator):
             views += self._view(view.buffer, source, region)
         groups: list[Body] = []
         if block.init is not None:
-            groups.append(_under_condition(at_start(block, values, self.expr), self.body(block.init)))
+            groups.append(_under_condition(init_condition(block, values, self.expr), self.body(block.init)))
         groups += [self.body((s,)) for s in block.body]
         return allocated, views, groups
 
@@ -104,14 +112,14 @@ class _Realizer(TirMutator):
             return super().stmt_for(node)
         groups: list[Body] = []
         first: list[Stmt] = []
-        for stmt, inside in zip(node.body, opened(node), strict=True):
+        for stmt, inside in zip(node.body, counts_inside_blocks(node), strict=True):
             if inside and isinstance(stmt, tir.BlockRealize):
                 allocated, views, more = self._lower_block(stmt)
                 first += [*(tir.AllocBuffer(b, self._notes.get(b.data, EMPTY), span=b.span) for b in allocated), *views]
                 groups += more
             else:
                 groups.append(self.body((stmt,)))
-        parts = [bracketed(group, number) for number, group in enumerate(groups)]
+        parts = [bracket_part(group, number) for number, group in enumerate(groups)]
         loop = super().stmt_for(replace(node, body=()))
         assert isinstance(loop, tir.For)
         return replace(loop, body=(*first, *parts))

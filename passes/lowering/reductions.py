@@ -20,10 +20,10 @@ from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.aliases import Aliases
-from mlcc.passes.lowering.folding import copied
+from mlcc.passes.lowering.folding import copy_body
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
+from mlcc.passes.lowering.vector_code import LaneVectorizer, NotVectorizable
 from mlcc.passes.lowering.vector_legality import mentions
 
 REASSOCIATE = "reassociate"
@@ -96,7 +96,7 @@ def _first_iteration(loop: tir.For) -> tuple[Body, Body]:
         ):
             known = tir.const_int(start)
             if var is loop.var and known is not None and known == tir.const_int(loop.min):
-                return copied(first, {var: loop.min}), tuple(rest)
+                return copy_body(first, {var: loop.min}), tuple(rest)
     return (), loop.body
 
 
@@ -136,10 +136,10 @@ def reduce_in_vectors(loop: tir.For, reduction: Reduction, analyzer: Analyzer, o
     most = options.lanes_for(loop.body)
     width = most if extent is None else min(extent, most)
     if width < 2:
-        raise NoVectorForm
+        raise NotVectorizable
 
     def lanes(start: Expr, count: int, value: Expr) -> Expr:
-        vector = Lanes(loop.var, start, count, analyzer, options).expr(value)
+        vector = LaneVectorizer(loop.var, start, count, analyzer, options).expr(value)
         return vector if vector.dtype.lanes == count else tir.Broadcast(vector.dtype.with_lanes(count), vector, count)
 
     statements: list[Stmt] = list(reduction.first)
@@ -151,7 +151,7 @@ def reduce_in_vectors(loop: tir.For, reduction: Reduction, analyzer: Analyzer, o
     if extent is None:
         return statements + _tail(loop, reduction, width, start, lanes)
     if extent % width == 1:
-        statements += copied((reduction.into(reduction.value),), {loop.var: start})
+        statements += copy_body((reduction.into(reduction.value),), {loop.var: start})
     elif extent % width:
         statements += _horizontal_reduction(reduction, lanes(start, extent % width, reduction.value))
     return statements
@@ -165,9 +165,9 @@ def _tail(
     value = if_then_else(c.less(loop.var, end), reduction.value, _identity(reduction.op, reduction.dtype))
     try:
         body = tuple(_horizontal_reduction(reduction, lanes(start, width, value)))
-    except NoVectorForm:
+    except NotVectorizable:
         var = tir.Var(loop.var.name, loop.var.dtype)
-        one = copied((reduction.into(reduction.value),), {loop.var: var})
+        one = copy_body((reduction.into(reduction.value),), {loop.var: var})
         return [tir.For(var, start, c.sub(end, start), ForKind.SERIAL, one, span=loop.span)]
     return [tir.IfThenElse(c.less(start, end), body, span=loop.span)]
 
@@ -199,7 +199,7 @@ def _accumulate_lanes(
 def _horizontal_reduction(reduction: Reduction, value: Expr) -> list[Stmt]:
     """Return a horizontal reduction: upper half of the lanes with lower half, then into the element."""
     if value.dtype.element is not reduction.dtype:
-        raise NoVectorForm
+        raise NotVectorizable
     statements: list[Stmt] = []
     odd: list[Expr] = []
     while (count := value.dtype.lanes) > 1:

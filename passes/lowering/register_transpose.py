@@ -23,13 +23,13 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.node import Node, children, map_children, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.ir.visit import substitute, used_vars
-from mlcc.passes.lowering.accesses import is_steady
+from mlcc.passes.lowering.accesses import is_pure
 from mlcc.passes.lowering.aliases import AliasMutator
-from mlcc.passes.lowering.folding import copied
+from mlcc.passes.lowering.folding import copy_body
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.lowering.vector_legality import linear
+from mlcc.passes.lowering.vector_legality import linear_form
 from mlcc.passes.manage.stages import FLAT
 
 _MIN_STRIDE = 5  # elements between those of a vector; nearer ones are loaded in runs
@@ -89,7 +89,7 @@ class _RegisterTransposer(AliasMutator):
         if chunks > 1:
             statements = [tir.For(chunk, c.const(0, chunk.dtype), c.const(chunks, chunk.dtype), ForKind.SERIAL, body)]
         for n in range(count - rest, count):
-            statements += copied(loop.body, {loop.var: c.add(loop.min, n)})
+            statements += copy_body(loop.body, {loop.var: c.add(loop.min, n)})
         return statements
 
     def _block(self, loop: tir.For, columns: Sequence[tir.BufferLoad], width: int, first: Expr) -> Body:
@@ -101,7 +101,7 @@ class _RegisterTransposer(AliasMutator):
                 values[at][load] = value
         for at, value_of in enumerate(values):
             body = tuple(_replaced(stmt, value_of) for stmt in loop.body)
-            statements += copied(body, {loop.var: c.add(first, at)})
+            statements += copy_body(body, {loop.var: c.add(first, at)})
         return tuple(statements)
 
 
@@ -121,17 +121,17 @@ def _unconditional_loads(body: Body) -> Iterator[tir.BufferLoad]:
 
 
 def _is_store(stmt: Stmt) -> bool:
-    return isinstance(stmt, tir.BufferStore) and all(map(is_steady, stmt.indices))
+    return isinstance(stmt, tir.BufferStore) and all(map(is_pure, stmt.indices))
 
 
 def _is_column(load: tir.BufferLoad, var: tir.Var) -> bool:
     """Return True if the lanes of a load are strided and the load moves by one element with the variable."""
     index = load.indices[0]
-    if not isinstance(index, tir.Ramp) or not is_steady(index) or var in used_vars(index.stride):
+    if not isinstance(index, tir.Ramp) or not is_pure(index) or var in used_vars(index.stride):
         return False
     stride = tir.const_int(index.stride)
     whole = load.buffer.dtype.lanes == 1 and load.dtype.element.bits in (8, 16, 32, 64) and not load.dtype.is_bool
-    form = linear(index.base, {var}, {})
+    form = linear_form(index.base, {var}, {})
     near = stride is not None and abs(stride) < _MIN_STRIDE
     return whole and not near and form is not None and form.terms == {var: 1}
 

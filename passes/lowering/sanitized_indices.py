@@ -12,15 +12,17 @@ from mlcc.ir.intrinsics import called
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.lowering.accesses import Collector
-from mlcc.passes.lowering.allocation_depth import depth_of
+from mlcc.passes.lowering.accesses import AccessCollector
+from mlcc.passes.lowering.allocation_depth import allocation_depth
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
 
 INDEX = tir.Op("tir.sanitize_index")  # T.sanitize_index(index, extent, text): the index, if it is one of its dimension
-OWN = "mlcc.sanitize_own"  # of an allocation: the number of inner parallel loops whose iterations have private memory
+PRIVATE_LOOPS = (
+    "mlcc.sanitize_own"  # of an allocation: the number of inner parallel loops whose iterations have private memory
+)
 _AS_LOWERED = " (as lowered)"
 
 
@@ -48,11 +50,11 @@ def _private_loop_counts(func: tir.PrimFunc) -> dict[tir.Var, int]:
 
     Each iteration of those loops has private memory then.
     """
-    collector = Collector()
+    collector = AccessCollector()
     collector.body(func.body)
     counts: dict[tir.Var, int] = {}
     for uses in collector.uses.values():
-        depth = depth_of(uses, collector.jumps, collector.loose)
+        depth = allocation_depth(uses, collector.jumps, collector.loose)
         if depth > len(uses.path):
             around = [stmt for stmt, _ in uses.accesses[0].path[len(uses.path) : depth]]
             counts[uses.allocation.buffer.data] = sum(
@@ -61,7 +63,7 @@ def _private_loop_counts(func: tir.PrimFunc) -> dict[tir.Var, int]:
     return counts
 
 
-def place_of(span: Span | None, name: str) -> str:
+def location_text(span: Span | None, name: str) -> str:
     """Return a place in words, for texts of errors."""
     if span is None:
         return name
@@ -84,7 +86,7 @@ class _IndexChecker(TirMutator):
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         own = self._private_loops.get(node.buffer.data)
-        return replace(node, annotations=node.annotations.with_item(OWN, own)) if own else node
+        return replace(node, annotations=node.annotations.with_item(PRIVATE_LOOPS, own)) if own else node
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
         span = node.span or self._printed_span()
@@ -114,7 +116,8 @@ class _IndexChecker(TirMutator):
         known, size = tir.const_int(index), tir.const_int(extent)
         if known is not None and size is not None and 0 <= known < size:
             return index
-        text = f"{place_of(span, self._name)}: index \x01 is outside dimension {at} of `{buffer.name}`, which has \x02"
+        place = location_text(span, self._name)
+        text = f"{place}: index \x01 is outside dimension {at} of `{buffer.name}`, which has \x02"
         args = (self.expr(index), extent, tir.StringImm(text))
         return tir.Call(index.dtype, INDEX, args, span=index.span)
 

@@ -25,7 +25,7 @@ from mlcc.passes.manage.stages import BLOCKS, SANITIZED, STAGE, STEP, TARGET, st
 from mlcc.recursion import deep_recursion
 
 
-def steps_left(module: IRModule, kind: str, sanitize: bool = False) -> tuple[str, ...]:
+def remaining_steps(module: IRModule, kind: str, sanitize: bool = False) -> tuple[str, ...]:
     """Return the lowering steps of a kind of target that a module has still to go through.
 
     With `sanitize` the steps are those of code with checked accesses, which start from any stage. Raises CompileError
@@ -58,7 +58,7 @@ def _all_steps(backend: backends.Backend[Any]) -> tuple[str, ...]:
 def _check_attributes(module: IRModule, last: object) -> None:
     """Raise CompileError E0545 unless `last` is a lowering step whose result has the stage of the module."""
     stage = stage_of(module)
-    names = {name: None for backend in backends.every() for name in _all_steps(backend)}
+    names = {name: None for backend in backends.registered_backends() for name in _all_steps(backend)}
     if last is not None and last not in names:
         help = did_you_mean(str(last), names)
         raise CompileError(error("E0545", f"`{STEP}` is `{last}`, which is not a lowering step", help=help))
@@ -68,7 +68,9 @@ def _check_attributes(module: IRModule, last: object) -> None:
         steps = "no lowering step" if last is None else f"`{last}`"
         message = f"`{STAGE}` is `{stage}`, but after {steps} (`{STEP}`) it must be `{gives}`"
         raise CompileError(error("E0545", message))
-    if module.attrs.get(SANITIZED) and not any(last in backend.sanitizing for backend in backends.every()):
+    if module.attrs.get(SANITIZED) and not any(
+        last in backend.sanitizing for backend in backends.registered_backends()
+    ):
         steps = "no lowering step" if last is None else f"`{last}`"
         message = f"`{SANITIZED}` is set, but after {steps} (`{STEP}`) no accesses are checked"
         raise CompileError(error("E0545", message))
@@ -80,7 +82,7 @@ def lowered_for(module: IRModule) -> Target | None:
     return None if text is None else Target.parse(str(text))
 
 
-def lowered_otherwise(module: IRModule, target: Target) -> list[Diagnostic]:
+def lowering_option_mismatch(module: IRModule, target: Target) -> list[Diagnostic]:
     """Return the warning (W0304) if the module was lowered with options that differ from those of `target`."""
     before = lowered_for(module)
     if before is None or before.kind != target.kind or module.attrs.get(SANITIZED):
@@ -109,13 +111,13 @@ def with_lowering(pipeline: Pipeline, module: IRModule, kind: str, sanitize: boo
     passes = pipeline.passes
     backend = backends.get(kind)
     enters = [at for at, one in enumerate(passes) if one.name in backend.sanitizing[:1]]
-    left = steps_left(module, kind, sanitize or bool(enters))
+    left = remaining_steps(module, kind, sanitize or bool(enters))
     all_left = bool(left) and left in (backend.lowering, backend.sanitizing)
     start = 0
     if all_left and left == backend.sanitizing:  # steps that other code goes through as well count from there
         start = enters[0] if enters else len(passes)
     run = [at for at, one in enumerate(passes) if at >= start and one.name in left]
-    whole = Pipeline.parse(backend.text_of(left)).passes if all_left else ()
+    whole = Pipeline.parse(backend.pipeline_of_steps(left)).passes if all_left else ()
     if not run:
         return Pipeline((*passes, *(whole or Pipeline.parse(",".join(left)).passes)))
     named = {one.name for one in passes}
@@ -183,11 +185,11 @@ class LoweringStep(Pass):
         kind = ctx.target.kind
         backend = backends.get(kind)
         if self.name not in _all_steps(backend):
-            other = next(b.kind for b in backends.every() if self.name in _all_steps(b))
+            other = next(b.kind for b in backends.registered_backends() if self.name in _all_steps(b))
             message = f"`{self.name}` is a step for {other}, but the target is {kind}"
             raise CompileError(error("E0546", message, help=f"pass -t {other}"))
         enters = self.name in backend.sanitizing[:1]
-        left = steps_left(module, kind, sanitize=enters)
+        left = remaining_steps(module, kind, sanitize=enters)
         if not enters and self.name not in _steps_of(module, kind):
             if module.attrs.get(SANITIZED):
                 message, help = f"`{self.name}` is not a step for code with checked accesses", "run sanitize"

@@ -13,13 +13,13 @@ from mlcc.ir import tir
 from mlcc.ir.node import replace as changed
 from mlcc.ir.tir import ForKind
 from mlcc.ir.visit import substitute
-from mlcc.passes.lowering.accesses import Access, Scope, Uses
+from mlcc.passes.lowering.accesses import Access, BufferUses, Scope
 from mlcc.passes.lowering.vector_legality import mentions
 
 _fresh_numbers = count(-1, -1)  # numbers of scopes that no other access shares
 
 
-def is_bound(scope: Scope) -> bool:
+def is_thread_bound(scope: Scope) -> bool:
     """Return True if a scope is a loop over threads or blocks; virtual threads are ordinary loops."""
     stmt, _ = scope
     bound = isinstance(stmt, tir.For) and stmt.kind is ForKind.THREAD_BINDING
@@ -29,19 +29,19 @@ def is_bound(scope: Scope) -> bool:
 def is_thread_loop(scope: Scope, axis: str = "threadIdx") -> bool:
     """Return True if a scope is a loop over the threads of a block, or over one axis of them."""
     stmt, _ = scope
-    return is_bound(scope) and (stmt.thread or "").startswith(axis)  # type: ignore[attr-defined]
+    return is_thread_bound(scope) and (stmt.thread or "").startswith(axis)  # type: ignore[attr-defined]
 
 
-def kernel_depth(uses: Uses) -> int | None:
+def kernel_depth(uses: BufferUses) -> int | None:
     """Return the depth of the kernel body that contains all accesses; None if they are not in one kernel."""
     if not uses.accesses:
         return None
     first = uses.accesses[0].path
-    depth = max((at + 1 for at, scope in enumerate(first) if is_bound(scope)), default=0)
+    depth = max((at + 1 for at, scope in enumerate(first) if is_thread_bound(scope)), default=0)
     return depth if depth and all(a.path[:depth] == first[:depth] for a in uses.accesses) else None
 
 
-def by_block(uses: Uses, axis: str = "threadIdx") -> Uses:
+def sink_thread_loops(uses: BufferUses, axis: str = "threadIdx") -> BufferUses:
     """Return the uses with loops over threads moved inside all scopes that are uniform over threads.
 
     For memory of a warp, only the loops over one `axis` move.

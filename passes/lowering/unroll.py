@@ -10,7 +10,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
-from mlcc.passes.lowering.folding import copied
+from mlcc.passes.lowering.folding import copy_body
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -43,7 +43,7 @@ class _Unroller(TirMutator):
             return loop
         copies: list[Stmt] = []
         for number in range(trips):
-            copies += copied(loop.body, {loop.var: c.add(loop.min, number)})
+            copies += copy_body(loop.body, {loop.var: c.add(loop.min, number)})
         return copies
 
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import dataclasses
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.conditions import operands
+from mlcc.arith.conditions import conjunct_operands
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
-from mlcc.ir.checked import CheckedIndex, checked_index
+from mlcc.ir.checked_index import CheckedIndex, checked_index
 from mlcc.ir.dtypes import BOOL
 from mlcc.ir.intrinsics import called
 from mlcc.ir.node import Node, children, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.lowering.dot_products import as_dot
-from mlcc.passes.lowering.folding import copied
+from mlcc.passes.lowering.dot_products import match_dot_product
+from mlcc.passes.lowering.folding import copy_body
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.vector_legality import mentions
 
 
-class NoVectorForm(Exception):
+class NotVectorizable(Exception):
     """A statement or expression that differs by lane and has no vector form."""
 
 
-class Lanes(TirMutator):
+class LaneVectorizer(TirMutator):
     """Rewrite the body of a loop over `var` to run the `lanes` iterations from `base` on as vectors.
 
     `analyzer` knows the ranges of outer loops. Raises NoVectorForm if only the serial loop is possible.
@@ -52,7 +52,7 @@ class Lanes(TirMutator):
             before = dict(self._vectors)
             try:
                 new = self.stmt(stmt)
-            except NoVectorForm:
+            except NotVectorizable:
                 if local or self._masked:
                     raise
                 self._vectors = before
@@ -63,9 +63,9 @@ class Lanes(TirMutator):
 
     def _scalarize(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, (tir.Bind, tir.DeclBuffer)) or self._uses_vectors(stmt):
-            raise NoVectorForm
+            raise NotVectorizable
         lane = tir.Var(self._var.name, self._var.dtype)
-        body = copied((stmt,), {self._var: lane})
+        body = copy_body((stmt,), {self._var: lane})
         return tir.For(lane, self._base, c.const(self._lanes, lane.dtype), ForKind.SERIAL, body, span=stmt.span)
 
     def _uses_vectors(self, stmt: Stmt) -> bool:
@@ -82,7 +82,7 @@ class Lanes(TirMutator):
     def stmt_store(self, node: tir.BufferStore) -> Stmt:
         value, index = self.expr(node.value), self.index(node.indices[0])
         if index.dtype.lanes != self._lanes or node.buffer.dtype.lanes > 1:
-            raise NoVectorForm
+            raise NotVectorizable
         self._check_mask(node.buffer)
         return tir.BufferStore(node.buffer, self._broadcast(value), (index,), span=node.span)
 
@@ -98,22 +98,22 @@ class Lanes(TirMutator):
         if masked is not None and (everywhere is None or self._options.cheap_masks):
             return masked
         if everywhere is None:
-            raise NoVectorForm
+            raise NotVectorizable
         rest = masked or self._scalarize(node)
         return tir.IfThenElse(everywhere, self.body(node.then_body), (rest,), span=node.span)
 
     def _condition(self, node: tir.IfThenElse) -> Expr | None:
         """Return the condition of a branch as a vector; None if its parts must be tested one after the other."""
-        if node.else_body is not None or len(operands(node.condition)) < 2:
+        if node.else_body is not None or len(conjunct_operands(node.condition)) < 2:
             return self.expr(node.condition)
-        parts = [self.expr(part) for part in operands(node.condition)]
+        parts = [self.expr(part) for part in conjunct_operands(node.condition)]
         if len({part.dtype.lanes for part in parts}) > 1 or not all(map(_is_speculatable, parts[1:])):
             return None
         return self.expr(node.condition)
 
     def _nested(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
         """Turn `if a and b` into `if a: if b`, with a uniform part first where that is safe."""
-        parts = operands(node.condition)
+        parts = conjunct_operands(node.condition)
         wide = [self.expr(part).dtype.lanes > 1 for part in parts]
         first = next((n for n, part in enumerate(parts) if not wide[n] and (n == 0 or _is_speculatable(part))), 0)
         rest = [part for n, part in enumerate(parts) if n != first]
@@ -127,7 +127,7 @@ class Lanes(TirMutator):
         try:
             other = None if node.else_body is None else self.body(node.else_body)
             return tir.IfThenElse(condition, self.body(node.then_body), other, span=node.span)
-        except NoVectorForm:
+        except NotVectorizable:
             self._vectors = before
             return None
         finally:
@@ -135,12 +135,12 @@ class Lanes(TirMutator):
 
     def _check_mask(self, buffer: tir.Buffer) -> None:
         if self._masked and buffer.dtype.bits not in self._options.mask_bits:
-            raise NoVectorForm
+            raise NotVectorizable
 
     def stmt_for(self, node: tir.For) -> Stmt:
         start, extent = self.expr(node.min), self.expr(node.extent)
         if start.dtype.lanes > 1 or extent.dtype.lanes > 1:
-            raise NoVectorForm
+            raise NotVectorizable
         if self._options.dots and not self._masked:
             dot = self._dot(node)
             if dot is not None:
@@ -156,44 +156,44 @@ class Lanes(TirMutator):
                 dot = self._dot(replace(node, body=inner))
                 return None if dot is None else tir.IfThenElse(condition, (dot,), span=node.span)
         try:
-            dot = as_dot(node, self._var, self._base, self._lanes, self._options.dots, self._over_lanes)
-        except NoVectorForm:
+            dot = match_dot_product(node, self._var, self._base, self._lanes, self._options.dots, self._over_lanes)
+        except NotVectorizable:
             return None
         return None if dot is None or mentions(dot, set(self._vectors)) else dot
 
     def _over_lanes(self, var: tir.Var, lanes: int, expr: Expr) -> Expr:
         """Return an expression over another variable, in `lanes` lanes from 0 on."""
-        return Lanes(var, c.const(0, var.dtype), lanes, self._analyzer, self._options).expr(expr)
+        return LaneVectorizer(var, c.const(0, var.dtype), lanes, self._analyzer, self._options).expr(expr)
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt:
         if isinstance(node.value, (tir.IntImm, tir.FloatImm)):
             return node
-        raise NoVectorForm
+        raise NotVectorizable
 
     def stmt_assert(self, node: tir.AssertStmt) -> Stmt:
         if self._masked:
-            raise NoVectorForm
+            raise NotVectorizable
         condition = self.expr(node.condition)
         if condition.dtype.lanes > 1:
-            raise NoVectorForm
+            raise NotVectorizable
         return replace(node, condition=condition)
 
     def stmt_decl(self, node: tir.DeclBuffer) -> Stmt:
         if mentions(node.data, set(self._vectors)):
-            raise NoVectorForm
+            raise NotVectorizable
         return node
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt:
         return replace(node, body=self.body(node.body))
 
     def stmt_while(self, node: tir.While) -> Stmt:
-        raise NoVectorForm
+        raise NotVectorizable
 
     def stmt_leaf(self, node: Stmt) -> Stmt:
-        raise NoVectorForm
+        raise NotVectorizable
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt:
-        raise NoVectorForm
+        raise NotVectorizable
 
     # ------------------------------------------------------------ expressions
 
@@ -201,7 +201,7 @@ class Lanes(TirMutator):
         if value.dtype.lanes == self._lanes:
             return value
         if value.dtype.lanes != 1:
-            raise NoVectorForm
+            raise NotVectorizable
         return tir.Broadcast(value.dtype.with_lanes(self._lanes), value, self._lanes)
 
     def _with_equal_lanes(self, *values: Expr) -> list[Expr]:
@@ -315,7 +315,7 @@ class Lanes(TirMutator):
             return node
         lanes = index.dtype.lanes
         if lanes > 1 and node.buffer.dtype.lanes > 1:
-            raise NoVectorForm
+            raise NotVectorizable
         if lanes > 1:
             self._check_mask(node.buffer)
         return tir.BufferLoad(
@@ -334,7 +334,7 @@ class Lanes(TirMutator):
 
     def expr_call(self, node: tir.Call) -> Expr:
         if isinstance(node.op, relax.GlobalVar):
-            raise NoVectorForm
+            raise NotVectorizable
         if node.op.name == "tir.if_then_else":
             return self._if_then_else(node)
         check = checked_index(node)
@@ -346,12 +346,12 @@ class Lanes(TirMutator):
                 return replace(node, args=args)
             wide = tuple(self._broadcast(a) for a in args)
             return tir.Call(node.dtype.with_lanes(self._lanes), node.op, wide, span=node.span)
-        raise NoVectorForm
+        raise NotVectorizable
 
     def _checked(self, node: tir.Call, check: CheckedIndex) -> Expr:
         index, extent = self.expr(check.index), self.expr(check.extent)
         if extent.dtype.lanes > 1:
-            raise NoVectorForm
+            raise NotVectorizable
         if index is check.index and extent is check.extent:
             return node
         checked = dataclasses.replace(check, index=index, extent=extent).call()
@@ -362,7 +362,7 @@ class Lanes(TirMutator):
             sides = (node.condition, node.true_value, node.false_value)
             return self._if_then_else(tir.Call(node.dtype, tir.Op("tir.if_then_else"), sides, span=node.span))
         if mentions(node, set(self._vectors)):  # vectors inside vectors
-            raise NoVectorForm
+            raise NotVectorizable
         return node
 
     def _if_then_else(self, node: tir.Call) -> Expr:

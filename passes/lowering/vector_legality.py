@@ -23,14 +23,14 @@ from mlcc.passes.lowering.unroll import nested_bodies
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearForm:
     """A linear form `sum(coefficient * variable) + rest` over chosen variables."""
 
     terms: dict[tir.Var, int]
     rest: Expr
 
 
-def linear(index: Expr, over: set[tir.Var], binds: Mapping[tir.Var, Expr]) -> Linear | None:
+def linear_form(index: Expr, over: set[tir.Var], binds: Mapping[tir.Var, Expr]) -> LinearForm | None:
     """Return an index as a linear form with constant coefficients over the variables `over`, or None.
 
     `binds` maps bound variables to their expressions; `rest` mentions none of them, nor any of `over`.
@@ -38,11 +38,11 @@ def linear(index: Expr, over: set[tir.Var], binds: Mapping[tir.Var, Expr]) -> Li
     kind = type(index)
     if isinstance(index, tir.Var):
         if index in over:
-            return Linear({index: 1}, c.const(0, index.dtype))
+            return LinearForm({index: 1}, c.const(0, index.dtype))
         if index in binds:
-            return linear(binds[index], over, binds)
+            return linear_form(binds[index], over, binds)
     if kind is tir.Add or kind is tir.Sub:
-        lhs, rhs = (linear(side, over, binds) for side in (index.lhs, index.rhs))  # type: ignore[attr-defined]
+        lhs, rhs = (linear_form(side, over, binds) for side in (index.lhs, index.rhs))  # type: ignore[attr-defined]
         if lhs is None or rhs is None:
             return None
         sign = 1 if kind is tir.Add else -1
@@ -50,19 +50,19 @@ def linear(index: Expr, over: set[tir.Var], binds: Mapping[tir.Var, Expr]) -> Li
         for var, coefficient in rhs.terms.items():
             terms[var] = terms.get(var, 0) + sign * coefficient
         rest = c.add(lhs.rest, rhs.rest) if sign == 1 else c.sub(lhs.rest, rhs.rest)
-        return Linear({v: k for v, k in terms.items() if k}, rest)
+        return LinearForm({v: k for v, k in terms.items() if k}, rest)
     if kind is tir.Mul:
         for one, other in ((index.lhs, index.rhs), (index.rhs, index.lhs)):  # type: ignore[attr-defined]
             if isinstance(other, tir.IntImm):
-                inner = linear(one, over, binds)
+                inner = linear_form(one, over, binds)
                 if inner is None:
                     return None
                 terms = {v: k * other.value for v, k in inner.terms.items() if other.value}
-                return Linear(terms, c.mul(inner.rest, other))
+                return LinearForm(terms, c.mul(inner.rest, other))
     if isinstance(index, tir.Cast) and index.dtype.is_int and index.value.dtype.is_int:
-        inner = linear(index.value, over, binds)
-        return None if inner is None else Linear(inner.terms, c.cast(index.dtype, inner.rest))
-    return None if mentions(index, over | binds.keys()) else Linear({}, index)
+        inner = linear_form(index.value, over, binds)
+        return None if inner is None else LinearForm(inner.terms, c.cast(index.dtype, inner.rest))
+    return None if mentions(index, over | binds.keys()) else LinearForm({}, index)
 
 
 def mentions(node: Node, variables: set[tir.Var]) -> bool:
@@ -151,7 +151,7 @@ class _Collector:
         self.accesses.append(_Access(buffer, indices[0], writes))
 
 
-def in_lockstep(loop: tir.For, aliases: Aliases) -> bool:
+def is_lockstep_safe(loop: tir.For, aliases: Aliases) -> bool:
     """Return True if the iterations of `loop` (flat code, constant extent) are proved safe to run in lockstep."""
     collector = _Collector()
     collector.body(loop.body)
@@ -205,26 +205,26 @@ class _Forms:
         self._binds = collector.binds
         self._changing = changing
 
-    def of(self, index: Expr) -> Linear | None:
+    def of(self, index: Expr) -> LinearForm | None:
         """Return the form; None if there is none, or if it depends on memory that the loop writes."""
-        form = linear(index, self._variables, self._binds)
+        form = linear_form(index, self._variables, self._binds)
         if form is None or mentions(form.rest, self._changing):
             return None
         rest = form.rest
         for var, coefficient in form.terms.items():
             if var is not self._lane:
-                start = linear(self._inner[var].min, self._variables, self._binds)
+                start = linear_form(self._inner[var].min, self._variables, self._binds)
                 if start is None or start.terms or mentions(start.rest, self._changing):
                     return None
                 rest = c.add(rest, c.mul(c.cast(rest.dtype, start.rest), coefficient))
-        return Linear(form.terms, rest)
+        return LinearForm(form.terms, rest)
 
-    def shape(self, form: Linear) -> tuple[int, list[tuple[int, int | None]]]:
+    def shape(self, form: LinearForm) -> tuple[int, list[tuple[int, int | None]]]:
         """Return the lane stride, and coefficient and extent of each inner loop: equal for parallel access patterns."""
         inner = [(k, tir.const_int(self._inner[v].extent)) for v, k in form.terms.items() if v is not self._lane]
         return form.terms.get(self._lane, 0), sorted((k, -1 if n is None else n) for k, n in inner if n != 1)
 
-    def never_meet(self, form: Linear, distance: int) -> bool:
+    def never_meet(self, form: LinearForm, distance: int) -> bool:
         """Return True if no two lanes meet in accesses `distance` elements apart.
 
         The distance exceeds the reach of all lanes, or, without inner loops, it is no multiple of the stride.
@@ -235,7 +235,7 @@ class _Forms:
         reach = abs(stride) * (self._extent - 1) + sum(abs(k) * ((n or 0) - 1) for k, n in inner)
         return distance > reach or (not inner and distance % stride != 0)
 
-    def injective(self, form: Linear) -> bool:
+    def injective(self, form: LinearForm) -> bool:
         """Return True if no two lanes access one element: each coefficient exceeds the reach of the smaller ones."""
         stride, inner = self.shape(form)
         digits = sorted([(abs(k), n) for k, n in inner] + [(abs(stride), self._extent)])

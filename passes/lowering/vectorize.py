@@ -17,13 +17,13 @@ from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.lowering.aliases import AliasMutator
-from mlcc.passes.lowering.folding import copied
+from mlcc.passes.lowering.folding import copy_body
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.reductions import REASSOCIATE, find_reduction, reduce_in_vectors
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
-from mlcc.passes.lowering.vector_legality import in_lockstep
+from mlcc.passes.lowering.vector_code import LaneVectorizer, NotVectorizable
+from mlcc.passes.lowering.vector_legality import is_lockstep_safe
 from mlcc.passes.manage.stages import FLAT
 
 _MAX_UNROLLED = 4
@@ -56,9 +56,9 @@ class _Vectorizer(AliasMutator):
         if extent < 2:
             return serial
         try:
-            if in_lockstep(serial, self._aliases):
+            if is_lockstep_safe(serial, self._aliases):
                 return self._vectorize(serial, extent)
-        except NoVectorForm:
+        except NotVectorizable:
             return serial
         return self._vectorize_reduction(node) or serial
 
@@ -71,7 +71,7 @@ class _Vectorizer(AliasMutator):
             return None
         try:
             return reduce_in_vectors(loop, reduction, self._analyzer, self._options)
-        except NoVectorForm:
+        except NotVectorizable:
             return None
 
     def _bind_views(self, body: Body) -> None:
@@ -85,21 +85,21 @@ class _Vectorizer(AliasMutator):
         var = loop.var
         statements: list[Stmt] = []
         if chunks == 1:
-            statements += Lanes(var, loop.min, width, self._analyzer, self._options).body(loop.body)
+            statements += LaneVectorizer(var, loop.min, width, self._analyzer, self._options).body(loop.body)
         else:
             chunk = tir.Var(f"{var.name}_v", var.dtype)
             base = c.add(loop.min, c.mul(chunk, width))
             zero = c.const(0, var.dtype)
             self._analyzer.bind(chunk, tir.Range(zero, c.const(chunks, var.dtype)))
-            body = Lanes(var, base, width, self._analyzer, self._options).body(loop.body)
+            body = LaneVectorizer(var, base, width, self._analyzer, self._options).body(loop.body)
             kind = ForKind.UNROLLED if chunks <= _MAX_UNROLLED else ForKind.SERIAL  # a tile of a few vectors: registers
             statements.append(tir.For(chunk, zero, c.const(chunks, var.dtype), kind, body, span=loop.span))
         if rest:
             rest_var = tir.Var(var.name, var.dtype)
-            body = copied(loop.body, {var: rest_var})
+            body = copy_body(loop.body, {var: rest_var})
             start = c.add(loop.min, chunks * width)
-            lanes = Lanes(rest_var, start, rest, self._analyzer, self._options)
-            statements += lanes.body(body) if rest > 1 else copied(body, {rest_var: start})
+            lanes = LaneVectorizer(rest_var, start, rest, self._analyzer, self._options)
+            statements += lanes.body(body) if rest > 1 else copy_body(body, {rest_var: start})
         return statements
 
 

@@ -27,15 +27,15 @@ GUESS = 16  # trips of a loop of unknown extent
 
 def picoseconds(body: Body) -> Expr:
     """Return the work of statements, as an int64 expression over variables known before them."""
-    return Meter().body(body)
+    return CostMeter().body(body)
 
 
-def of_iteration(loop: tir.For) -> Expr:
+def iteration_picoseconds(loop: tir.For) -> Expr:
     """Return the work of one iteration of a loop, as an int64 expression over variables known before the loop."""
-    return Meter({loop.var}).body(loop.body)
+    return CostMeter({loop.var}).body(loop.body)
 
 
-class Meter:
+class CostMeter:
     """Sum up the costs of statements; a loop costs its trip count times its body."""
 
     def __init__(self, inner: set[tir.Var] | None = None) -> None:
@@ -72,7 +72,7 @@ class Meter:
     def store(self, stmt: tir.BufferStore) -> int:
         """Return the picoseconds of one store, with its value."""
         lanes = max((i.dtype.lanes for i in stmt.indices), default=1)
-        return _ops(stmt.value) + sum(map(_loads, stmt.indices)) + weight(stmt.value, lanes)
+        return _ops(stmt.value) + sum(map(_loads, stmt.indices)) + operation_picoseconds(stmt.value, lanes)
 
     def trips(self, extent: Expr) -> Expr:
         known = tir.const_int(extent)
@@ -92,7 +92,7 @@ def _add(a: Expr, b: Expr) -> Expr:
     return c.add(a, b)
 
 
-def weight(value: Expr, lanes: int = 1) -> int:
+def operation_picoseconds(value: Expr, lanes: int = 1) -> int:
     """Return the picoseconds of one operation on values of this type, or on `lanes` elements of it."""
     size = value.dtype.bytes * max(lanes, value.dtype.lanes)
     return OPERATION * max(1, -(-size // _BYTES) if max(lanes, value.dtype.lanes) > 1 else 1)
@@ -105,28 +105,28 @@ def _ops(value: Expr) -> int:
     while stack:
         node = stack.pop()
         if isinstance(node, tir.BufferLoad):
-            total += weight(node, max((i.dtype.lanes for i in node.indices), default=1)) + sum(
+            total += operation_picoseconds(node, max((i.dtype.lanes for i in node.indices), default=1)) + sum(
                 map(_loads, node.indices)
             )
             continue
         if isinstance(node, tir.Call):
-            total += call_weight(node)
+            total += call_picoseconds(node)
         elif isinstance(node, (tir.BinaryOp, tir.Cast, tir.Select)):
-            total += weight(node)
+            total += operation_picoseconds(node)
         stack += children(node)
     return total
 
 
-def call_weight(node: tir.Call) -> int:
+def call_picoseconds(node: tir.Call) -> int:
     """Return the picoseconds of a call, without its arguments."""
     if isinstance(node.op, relax.GlobalVar):
         return KERNEL
     intrinsic = called(node)
     if intrinsic.extern:
         return NATIVE
-    return weight(node) * (FUNCTION // OPERATION if intrinsic.cost is Cost.FUNCTION else 1)
+    return operation_picoseconds(node) * (FUNCTION // OPERATION if intrinsic.cost is Cost.FUNCTION else 1)
 
 
 def _loads(index: Expr) -> int:
     """Return the picoseconds of the loads inside an index."""
-    return sum(weight(n) for n in find(index, tir.BufferLoad))
+    return sum(operation_picoseconds(n) for n in find(index, tir.BufferLoad))

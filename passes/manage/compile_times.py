@@ -12,7 +12,7 @@ from mlcc.passes.manage.observers import Timing, Write, time_rows
 from mlcc.progress import Listener, Work
 from mlcc.relax.origins import kernel_origins
 
-MOST_KERNELS = 30  # rows of the table
+MAX_KERNEL_ROWS = 30  # rows of the table
 
 
 class CompileTimes(Timing, Listener):
@@ -62,8 +62,8 @@ class CompileTimes(Timing, Listener):
         rows = ["", "".join(f"{stage:>16}" for stage in (*stages, "ms in all")) + "  kernel"]
         origins = {} if self._module is None else kernel_origins(self._module)
         ranked = sorted(self.kernels.items(), key=lambda item: -sum(item[1].values()))
-        for kernel, spent in ranked[:MOST_KERNELS]:
+        for kernel, spent in ranked[:MAX_KERNEL_ROWS]:
             cells = [*(spent.get(stage, 0.0) for stage in stages), sum(spent.values())]
             where = f"  # {origins[kernel]}" if kernel in origins else ""
             rows.append("".join(f"{1e3 * cell:16.2f}" for cell in cells) + f"  {kernel}{where}")
-        return [*rows, f"and {len(ranked) - MOST_KERNELS} more"] if len(ranked) > MOST_KERNELS else rows
+        return [*rows, f"and {len(ranked) - MAX_KERNEL_ROWS} more"] if len(ranked) > MAX_KERNEL_ROWS else rows

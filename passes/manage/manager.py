@@ -19,7 +19,7 @@ from mlcc.options.text import Item, format_item, parse_list
 from mlcc.options.typed import Codes, describe_type, given_fields, kebab, typed_fields
 from mlcc.passes import ALIASES, PASSES
 from mlcc.passes.manage.stages import BLOCKS, STEP, stage_of
-from mlcc.recursion import MIXED, deep_recursion, uncollected
+from mlcc.recursion import FRAMES_WITH_C, deep_recursion, gc_disabled
 
 _CODES = Codes(unknown="E0502", value="E0503", missing="E0504")
 
@@ -139,7 +139,7 @@ def _parse_pass(item: Item, target: str) -> Pass:
 def _unknown_pass(item: Item, target: str) -> Diagnostic:
     """Return the error for an item that names neither a pass nor, without options, a group of the target."""
     name = kebab(item.name)
-    groups = {group: backend.kind for backend in backends.every() for group in backend.groups}
+    groups = {group: backend.kind for backend in backends.registered_backends() for group in backend.groups}
     if name in groups and item.options:
         return error("E0502", f"`{name}` is a group of passes, which takes no options", item.name_span)
     if name in groups:
@@ -225,7 +225,7 @@ class PassFailed(Exception):
             self.add_note(f"This is a bug in mlcc; {reproducer} shows it.")
 
 
-def tell(warned: list[Diagnostic], observers: Sequence[Observer]) -> None:
+def emit_warnings(warned: list[Diagnostic], observers: Sequence[Observer]) -> None:
     """Pass warnings to the observers, or to Python's `warnings`, and clear them."""
     for warning in warned:
         shown = [observer.warned(warning) for observer in observers]
@@ -242,7 +242,7 @@ def run_pipeline(
     try:
         for observer in observers:
             observer.start(pipeline, module)
-        with deep_recursion(MIXED):  # operators create deep expressions, as `R.concat` of 1,000 tensors
+        with deep_recursion(FRAMES_WITH_C):  # operators create deep expressions, as `R.concat` of 1,000 tensors
             for at, current in enumerate(pipeline.passes):
                 module = _run_pass(pipeline, at, current, module, ctx, observers)
         if ctx.failed:
@@ -270,13 +270,13 @@ def _run_pass(
         observer.before(at, current, module)
     functions_before = dict(module.functions)
     try:
-        with uncollected():
+        with gc_disabled():
             result = current.run(module, ctx)
         if functions_before != module.functions:  # functions compare by identity
             raise AssertionError(f"`{current.name}` changed the module that it was given")
         for observer in observers:
             observer.after(at, current, module, result)
-        tell(ctx.warned, observers)
+        emit_warnings(ctx.warned, observers)
     except (MlccError, PassFailed, RecursionError, MemoryError):
         raise
     except Exception as exc:

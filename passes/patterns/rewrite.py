@@ -12,7 +12,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.node import Attrs, replace
 from mlcc.ir.visit import Rewriter
-from mlcc.ops.relations import Fit, fit
+from mlcc.ops.relations import SubtypeCheck, check_subtype
 from mlcc.passes.graph.dead_code import keep_reachable, remove_unused
 from mlcc.passes.graph.normalize import normalized
 from mlcc.passes.graph.relax_mutator import RelaxMutator
@@ -133,7 +133,7 @@ def _replacement(match: Match, rule: _ImportedRule, index: Index) -> _Replacemen
     instance = rule.instance(match, isinstance(index.block[insertion_point], relax.DataflowBlock))
     for root, result in instance.results.items():
         known, new = root.struct_info, result.struct_info
-        if known is not None and (new is None or fit(known, new) is not Fit.COVERS):
+        if known is not None and (new is None or check_subtype(known, new) is not SubtypeCheck.COVERS):
             return None
     return _Replacement(insertion_point, instance.bindings, instance.results)
 

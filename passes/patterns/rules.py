@@ -255,7 +255,7 @@ def _as_words(value: Any) -> tuple[str, ...]:
 def _signature_errors(before: relax.Function, after: relax.Function) -> list[Diagnostic]:
     """Return the differences between the signatures of both sides: parameters in order, then the result."""
     from mlcc.ir.visit import substitute
-    from mlcc.ops.relations import Fit, fit
+    from mlcc.ops.relations import SubtypeCheck, check_subtype
     from mlcc.passes.patterns.pattern_match import Symbols
 
     names = [p.name for p in before.params], [p.name for p in after.params]
@@ -272,7 +272,11 @@ def _signature_errors(before: relax.Function, after: relax.Function) -> list[Dia
     if errors:
         return errors
     info = substitute(before.ret_struct_info, forward.values)
-    if info is not None and after.ret_struct_info is not None and fit(info, after.ret_struct_info) is not Fit.COVERS:
+    if (
+        info is not None
+        and after.ret_struct_info is not None
+        and check_subtype(info, after.ret_struct_info) is not SubtypeCheck.COVERS
+    ):
         message = f"the result is {after.ret_struct_info}, but before it is {before.ret_struct_info}"
         errors.append(error("E0541", message, after.span, help="both sides must have the same struct info"))
     return errors

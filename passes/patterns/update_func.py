@@ -76,7 +76,7 @@ def updated(module: IRModule, name: str, other: IRModule, where: str) -> IRModul
 def _mismatch(old: Func, new: Func) -> str | None:
     """Return why call sites of `old` cannot call `new`, None if they can."""
     from mlcc.ir.visit import substitute
-    from mlcc.ops.relations import Fit, fit
+    from mlcc.ops.relations import SubtypeCheck, check_subtype
     from mlcc.passes.patterns.pattern_match import Symbols
 
     if type(old) is not type(new):
@@ -90,4 +90,8 @@ def _mismatch(old: Func, new: Func) -> str | None:
         if not symbols.unify(a, b):
             return f"its parameter {number} is {a}, not {b}"
     ret = substitute(mine.ret, symbols.values)
-    return f"its result is {mine.ret}, not {theirs.ret}" if fit(theirs.ret, ret) is not Fit.COVERS else None
+    return (
+        f"its result is {mine.ret}, not {theirs.ret}"
+        if check_subtype(theirs.ret, ret) is not SubtypeCheck.COVERS
+        else None
+    )

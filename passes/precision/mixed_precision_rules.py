@@ -7,7 +7,7 @@ from typing import Any
 from mlcc import ops
 from mlcc.ir import relax, tir
 from mlcc.ops.registry import Precision
-from mlcc.relax.queries import is_tensors, used_vars
+from mlcc.relax.queries import is_tensor_or_tuple, used_vars
 
 HALF, FULL = "float16", "float32"
 Dtypes = Any  # a dtype's name for a tensor ("" where nothing is required), a tuple of these for a tuple
@@ -71,7 +71,7 @@ class _Requirements:
             case relax.VarBinding(value=relax.Call() as call) if policy(call) is not None:
                 wanted = HALF if policy(call) is Precision.HALF else FULL
                 for arg in call.args:
-                    if is_tensors(arg.struct_info):
+                    if is_tensor_or_tuple(arg.struct_info):
                         self.require(arg, precision(arg.struct_info, wanted))
             case _:
                 self.use(binding.value)
@@ -79,7 +79,7 @@ class _Requirements:
     def use(self, expr: relax.Expr) -> None:
         """Record a use by anything but an operator, which needs a value in full precision."""
         for var in used_vars(expr):
-            if is_tensors(var.struct_info):
+            if is_tensor_or_tuple(var.struct_info):
                 self.require(var, precision(var.struct_info, FULL))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcc.ir.module import IRModule
-from mlcc.passes.lowering.narrow_floats import promoted_module
+from mlcc.passes.lowering.narrow_floats import promote_module
 from mlcc.passes.manage.manager import Pass, PassContext
 
 
@@ -32,4 +32,4 @@ class PromoteNarrowFloats(Pass):
     needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        return promoted_module(module)
+        return promote_module(module)

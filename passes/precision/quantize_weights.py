@@ -11,14 +11,14 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.narrow import decode
+from mlcc.ir.narrow_floats import decode
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops.lazy import np
+from mlcc.passes.graph.clean_up import clean_up_rewritten
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
-from mlcc.passes.graph.tidy import clean_up_rewritten
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import tensor_info
-from mlcc.relax.queries import Uses, is_call, is_primitive
+from mlcc.relax.queries import DefUse, is_call, is_primitive
 
 MIN_ELEMENTS = 4096  # least elements of a quantized weight
 CHUNK_ELEMENTS = 1 << 22  # elements quantized at a time
@@ -72,7 +72,7 @@ class _QuantizedWeight:
 class _Quantizer(RelaxMutator):
     def __init__(self, module: IRModule, func: relax.Function, options: QuantizeWeights) -> None:
         super().__init__(module)
-        self.uses, self.options = Uses.of(func), options
+        self.uses, self.options = DefUse.of(func), options
         self._cache: dict[tuple[str | int, bool], _QuantizedWeight] = {}
         self._tables = {
             _weight_key(weight[0]): weight

@@ -16,7 +16,7 @@ from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.precision.mixed_precision_rules import FULL, HALF, Dtypes, policy, precision, requirements
 from mlcc.relax.construct import get_item, make_function, make_tuple
-from mlcc.relax.queries import is_call, is_tensors
+from mlcc.relax.queries import is_call, is_tensor_or_tuple
 
 _FLOAT16_MAX = 65504  # the largest float16 number
 
@@ -192,7 +192,7 @@ class _Rewriter(RelaxMutator):
         if kind is Precision.HALF and "out_dtype" in attrs:
             attrs = attrs.with_item("out_dtype", self.out_dtype)
         cast_args = tuple(
-            self.cast(a, precision(a.struct_info, wanted)) if is_tensors(a.struct_info) else a for a in args
+            self.cast(a, precision(a.struct_info, wanted)) if is_tensor_or_tuple(a.struct_info) else a for a in args
         )
         value: relax.Expr = self.rebuilt_call(call, cast_args, attrs)
         if kind is Precision.HALF and isinstance(binding.var, relax.DataflowVar):
@@ -231,9 +231,9 @@ def _half_where_allowed(have: Dtypes, need: Dtypes) -> Dtypes:
 
 def _may_be_half(expr: relax.Expr) -> bool:
     """Return True if computing with an operand in half precision loses nothing."""
-    if isinstance(expr, relax.Tuple) and is_tensors(expr.struct_info):
+    if isinstance(expr, relax.Tuple) and is_tensor_or_tuple(expr.struct_info):
         return all(map(_may_be_half, expr.fields))
-    if not is_tensors(expr.struct_info) or precision(expr.struct_info) == HALF:
+    if not is_tensor_or_tuple(expr.struct_info) or precision(expr.struct_info) == HALF:
         return True
     if not isinstance(expr, relax.Constant) or expr.data.array is None:
         return False

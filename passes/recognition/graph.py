@@ -9,7 +9,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tensor_data import INLINE_LIMIT
 from mlcc.ops.registry import FusionKind
-from mlcc.relax.queries import Uses
+from mlcc.relax.queries import DefUse
 
 _MAX_VALUES = 32  # most values per search
 
@@ -22,7 +22,7 @@ class Graph:
     """
 
     def __init__(self, func: relax.Function) -> None:
-        self.uses = Uses.of(func)
+        self.uses = DefUse.of(func)
         self._numbers: dict[tuple[object, ...], int] = {}
         self._known: dict[relax.Var, int] = {}
         self.block: set[relax.Var] = set()  # the variables of the current block
@@ -50,7 +50,7 @@ class Graph:
             return float(number.value) if isinstance(number, (tir.IntImm, tir.FloatImm)) else None
         if not isinstance(value, relax.Constant) or value.data.array is None or value.data.size != 1:
             return None
-        from mlcc.ir.narrow import decode
+        from mlcc.ir.narrow_floats import decode
 
         number = decode(value.data.array, value.data.dtype).reshape(-1)[0]
         return float(str(number) if number.dtype == "float32" else number)  # 1e-05, not the nearest float32

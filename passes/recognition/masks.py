@@ -139,7 +139,7 @@ def constant_array(graph: Graph, value: relax.Expr) -> Any:
     constant = graph.uses.resolve(value)
     if not isinstance(constant, relax.Constant) or constant.data.array is None or constant.data.size > _MAX_ELEMENTS:
         return None
-    from mlcc.ir.narrow import decode
+    from mlcc.ir.narrow_floats import decode
 
     return decode(constant.data.array, constant.data.dtype)
 

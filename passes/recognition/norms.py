@@ -304,6 +304,6 @@ def _is_full(graph: Graph, value: relax.Expr, number: float) -> bool:
     constant = graph.uses.resolve(value)
     if not isinstance(constant, relax.Constant) or constant.data.array is None:
         return False
-    from mlcc.ir.narrow import decode
+    from mlcc.ir.narrow_floats import decode
 
     return bool((decode(constant.data.array, constant.data.dtype) == number).all())

@@ -18,7 +18,7 @@ from mlcc.passes.recognition.activations import activation
 from mlcc.passes.recognition.attention import attention
 from mlcc.passes.recognition.graph import Graph, axes_of, dims_of, is_elementwise
 from mlcc.passes.recognition.norms import group_norm, norm
-from mlcc.relax.construct import same_info, shape_expr
+from mlcc.relax.construct import equal_struct_info, shape_expr
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _Recognizer(RelaxMutator):
         value = binding.value  # type: ignore[attr-defined]
         plain = self.in_dataflow and isinstance(binding, relax.VarBinding)
         replacement = self._recognized(binding.var, value) if plain else None
-        if replacement is None or not same_info(replacement.struct_info, value.struct_info):
+        if replacement is None or not equal_struct_info(replacement.struct_info, value.struct_info):
             super().visit_binding(binding)
             return
         self.rebind(

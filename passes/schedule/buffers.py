@@ -95,10 +95,10 @@ def _positions(block: tir.Block, access: Access | None = None) -> Iterator[Buffe
 
 
 def _refusal(block: tir.Block, access: Access | None, message: str, help: str | None = None) -> Refusal:
-    return Refusal("E0614", message, block, help or listing(block, access))
+    return Refusal("E0614", message, block, help or list_buffers(block, access))
 
 
-def listing(block: tir.Block, access: Access | None = None) -> str:
+def list_buffers(block: tir.Block, access: Access | None = None) -> str:
     """Return the numbered buffers of a block: "it reads 0: `A`, 1: `B`; and writes 0: `C`"."""
     parts = []
     for verb, regions in (("read", block.reads), ("write", block.writes)):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TwoWayMap:
+class MapWithInverse:
     """A function of indices and the function that undoes it, which is taken on trust (TVM's `IndexMap.from_func`)."""
 
     function: Callable[..., Any]
@@ -37,7 +37,7 @@ class IndexMapArg:
     `sampled` are the sampled integers whose variables occur in an `IndexMap`.
     """
 
-    value: tir.IndexMap | TwoWayMap | Callable[..., Any]
+    value: tir.IndexMap | MapWithInverse | Callable[..., Any]
     separators: tuple[int, ...] = ()
     sampled: tuple[ExprRV, ...] = ()
 
@@ -58,7 +58,7 @@ class IndexMapArg:
             return self.value, self.separators
         from mlcc.arith.index_map import IndexMapError, from_func_separated
 
-        mapping = self.value if isinstance(self.value, TwoWayMap) else TwoWayMap(self.value)
+        mapping = self.value if isinstance(self.value, MapWithInverse) else MapWithInverse(self.value)
         try:
             arity = _arity(mapping.function)
             if arity is not None and arity != ndim:
@@ -69,7 +69,7 @@ class IndexMapArg:
             raise Refusal("E0613", f"the index map does not work: {exc}") from None
 
 
-def decided(
+def resolve_sampled(
     block: BlockRef, index_map: tir.IndexMap, separators: tuple[int, ...] = ()
 ) -> tuple[tir.IndexMap, IndexMapArg]:
     """Return the map with the sampled integers substituted, and the map as the trace records it, where they can be
@@ -90,7 +90,7 @@ def decided(
     return chosen, IndexMapArg(index_map, separators, tuple(sampled.values()))
 
 
-def renewed(arg: IndexMapArg, known: Mapping[Handle, Handle]) -> IndexMapArg:
+def rebind_sampled(arg: IndexMapArg, known: Mapping[Handle, Handle]) -> IndexMapArg:
     """Return the map of a trace with the handles of its sampled integers in another schedule."""
     handles: dict[ExprRV, ExprRV] = {}
     for rv in arg.sampled:
@@ -101,7 +101,7 @@ def renewed(arg: IndexMapArg, known: Mapping[Handle, Handle]) -> IndexMapArg:
     return IndexMapArg(value, arg.separators, tuple(handles.values()))
 
 
-def spelled(
+def index_map_text(
     index_map: tir.IndexMap, separators: tuple[int, ...] = (), sampled: Mapping[tir.Var, str] | None = None
 ) -> str:
     """Return the text of a map, such as `lambda i, j: (j, i)`. `sampled` are the names of sampled integers."""
@@ -118,7 +118,7 @@ def spelled(
     text = f"lambda {', '.join(names.values())}: ({', '.join(items)}{',' if len(items) == 1 else ''})"
     if index_map.inverse is None:
         return text
-    return f"tvm.tir.IndexMap.from_func({text}, inverse_index_map={spelled(index_map.inverse, (), sampled)})"
+    return f"tvm.tir.IndexMap.from_func({text}, inverse_index_map={index_map_text(index_map.inverse, (), sampled)})"
 
 
 _NAME = re.compile("[A-Za-z_][A-Za-z_0-9]*")

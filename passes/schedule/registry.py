@@ -16,7 +16,7 @@ from mlcc.errors import did_you_mean
 from mlcc.ir import tir
 from mlcc.passes.schedule.buffers import BufferArg
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
-from mlcc.passes.schedule.index_maps import IndexMapArg, TwoWayMap
+from mlcc.passes.schedule.index_maps import IndexMapArg, MapWithInverse
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
 
@@ -318,7 +318,7 @@ def _buffer(state: State, value: Any) -> BufferArg:
 def _index_map(state: State, value: Any) -> IndexMapArg:
     if isinstance(value, IndexMapArg):
         return value
-    if isinstance(value, (tir.IndexMap, TwoWayMap)) or callable(value):
+    if isinstance(value, (tir.IndexMap, MapWithInverse)) or callable(value):
         return IndexMapArg(value)
     raise _WrongKind("an index map such as `lambda i, j: (j, i)`")
 

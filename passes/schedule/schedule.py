@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mlcc.backends import At
+from mlcc.backends import LazyFunction
 from mlcc.errors import CompileError, Diagnostic, Label, Span, did_you_mean, error
 from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
@@ -16,10 +16,10 @@ from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
 from mlcc.passes.schedule.nest import render_nest
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import describe
-from mlcc.passes.schedule.shared_steps import Place, key_of
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
+from mlcc.passes.schedule.step_memo import StepNode, step_key
 from mlcc.passes.schedule.trace import Instruction, Trace
-from mlcc.recursion import MIXED, deep_recursion
+from mlcc.recursion import FRAMES_WITH_C, deep_recursion
 
 if TYPE_CHECKING:
     from mlcc.machine.target import Target
@@ -45,7 +45,7 @@ class Schedule(Primitives):
         module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
         self._state = State(module, seed)
         self._trace = Trace()
-        self._memo_node: Place | None = None  # where it shares steps with others
+        self._memo_node: StepNode | None = None  # where it shares steps with others
 
     def __repr__(self) -> str:
         return f"<Schedule of {', '.join(self._state.module.functions)}: {len(self._trace)} steps>"
@@ -90,7 +90,7 @@ class Schedule(Primitives):
 
         The results are kept as long as this schedule.
         """
-        self._memo_node = Place()
+        self._memo_node = StepNode()
 
     def seed(self, seed: int) -> None:
         """Restart the random engine."""
@@ -159,7 +159,7 @@ class Schedule(Primitives):
         """Apply the primitive `name`. `span` is its place in a script. Raises CompileError."""
         before, trace_length = self._state, len(self._trace)
         try:
-            with deep_recursion(MIXED):
+            with deep_recursion(FRAMES_WITH_C):
                 if self._memo_node is None:
                     return self._call(name, args, kwargs or {})
                 return self._call_memoized(self._memo_node, name, args, kwargs or {})
@@ -189,7 +189,7 @@ class Schedule(Primitives):
         try:
             name = self._function_name(func_name)
             # rules depend on schedules, so they are imported late
-            At("mlcc.passes.auto_schedule.by_rule:schedule_by_rule")(self, name, rule, choices, target)
+            LazyFunction("mlcc.passes.auto_schedule.by_rule:schedule_by_rule")(self, name, rule, choices, target)
         except Refusal as exc:
             raise CompileError(self._diagnostic("schedule_by_rule", exc, self._state, None)) from None
         except BaseException:
@@ -200,9 +200,9 @@ class Schedule(Primitives):
     def _step(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         return self.call(name, args, kwargs)
 
-    def _call_memoized(self, node: Place, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_memoized(self, node: StepNode, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Apply a primitive, or reuse its result on another schedule in the same state."""
-        step = key_of(name, args, kwargs)
+        step = step_key(name, args, kwargs)
         memo = None if step is None else node.find(step)
         if memo is not None:
             self._state, self._memo_node = memo.state.copy(), memo.node

@@ -9,7 +9,7 @@ from mlcc.errors import did_you_mean
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.visit import used_vars
-from mlcc.passes.schedule.analysis.bindings import inherit_bindings, kept_bindings
+from mlcc.passes.schedule.analysis.bindings import inherit_bindings, remembered_bindings
 from mlcc.passes.schedule.handles import OPERATORS, BlockRV, ExprRV, Handle, LoopRV
 from mlcc.passes.schedule.random import Engine
 from mlcc.passes.schedule.refusal import Refusal
@@ -119,9 +119,9 @@ class State:
 
     def _function_at(self, pattern: str) -> str:
         """Return the only function that comes from a module of the source model. Refuse (E0616) none or several."""
-        from mlcc.relax.origins import kernels_at
+        from mlcc.relax.origins import kernels_matching
 
-        kernels = kernels_at(self.module, pattern)
+        kernels = kernels_matching(self.module, pattern)
         if len(kernels) == 1:
             return kernels[0]
         what = f"{len(kernels)} TensorIR functions come" if kernels else "no TensorIR function comes"
@@ -165,8 +165,10 @@ class State:
         successors |= {old: new for old, new in completed.items() if successors.get(old) is not old}
         self.module.update_func(name, func)
         tree = self.tree(name)
-        tree.inherit_facts(before)
-        inherit_bindings(before, tree, {block: _current_block(block, successors) for block in kept_bindings(before)})
+        tree.inherit_memo(before)
+        inherit_bindings(
+            before, tree, {block: _current_block(block, successors) for block in remembered_bindings(before)}
+        )
         for rv, (where, block) in list(self._blocks.items()):
             if where != name:
                 continue

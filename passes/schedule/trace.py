@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mlcc.grammar.printer.literals import imm_text, plain_float, quote
+from mlcc.grammar.printer.literals import float_imm_text, plain_float, quote
 from mlcc.ir import tir
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
-from mlcc.passes.schedule.index_maps import IndexMapArg, renewed, spelled
+from mlcc.passes.schedule.index_maps import IndexMapArg, index_map_text, rebind_sampled
 
 if TYPE_CHECKING:
     from mlcc.passes.schedule.schedule import Schedule
@@ -179,7 +179,7 @@ def _translated(value: Any, known: dict[Handle, Handle]) -> Any:
     if isinstance(value, Handle):
         return known.get(value, value)
     if isinstance(value, IndexMapArg):
-        return renewed(value, known) if value.sampled else value
+        return rebind_sampled(value, known) if value.sampled else value
     if isinstance(value, (list, tuple)):
         return type(value)(_translated(v, known) for v in value)
     if isinstance(value, dict):
@@ -240,13 +240,13 @@ class _HandleNames:
             case float():
                 return plain_float(value)
             case tir.IndexMap():
-                return spelled(value)
+                return index_map_text(value)
             case IndexMapArg(value=tir.IndexMap() as index_map, separators=separators, sampled=sampled):
-                return spelled(index_map, separators, {rv.var: self._name(rv) for rv in sampled})
+                return index_map_text(index_map, separators, {rv.var: self._name(rv) for rv in sampled})
             case tir.IntImm(dtype=dtype, value=number):
                 return str(number) if str(dtype) == "int32" else f"T.{dtype}({number})"
             case tir.FloatImm(dtype=dtype, value=number, written=written):
-                return f"T.{dtype}({imm_text(number, written, dtype)})"
+                return f"T.{dtype}({float_imm_text(number, written, dtype)})"
             case tir.StringImm(value=text):
                 return quote(text)
         return repr(value)

@@ -59,7 +59,7 @@ class Tree:
                 case tir.While() | tir.AttrStmt():
                     self._visit(stmt.body, stmt)
 
-    def fact(self, key: Any, find: Callable[[], Any]) -> Any:
+    def memoized(self, key: Any, find: Callable[[], Any]) -> Any:
         """Return the result of `find()`, memoized; one from before some steps is reused.
 
         `key` holds all nodes that it depends on: they compare by identity, and a step keeps the nodes that it does not
@@ -70,7 +70,7 @@ class Tree:
             value = self._facts[key] = find()
         return value
 
-    def inherit_facts(self, before: Tree) -> None:
+    def inherit_memo(self, before: Tree) -> None:
         """Take over the memoized facts of the function as it was before a step, unless they have become too many."""
         if len(before._facts) < _MAX_FACTS:
             self._facts = before._facts

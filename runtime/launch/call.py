@@ -16,13 +16,13 @@ from mlcc.runtime.dlpack import as_array
 from mlcc.runtime.explain import bind_symbols, differences, violated
 from mlcc.runtime.launch.device_array import DeviceArray
 from mlcc.runtime.launch.launcher import Launcher
-from mlcc.runtime.launch.loaded import Loaded
+from mlcc.runtime.launch.loaded import LoadedPlan
 from mlcc.runtime.launch.recording import Recording
-from mlcc.runtime.launch.run import Failure, Run
+from mlcc.runtime.launch.run import CheckFailure, Run
 from mlcc.runtime.launch.scalars import ROUND, Values
 from mlcc.runtime.launch.transfer import Transfer, span, transfer
 from mlcc.runtime.manifest import evaluate
-from mlcc.runtime.signature import BoundArguments, Cut, Signature
+from mlcc.runtime.signature import BoundArguments, BoundedResult, Signature
 
 _MAX_WORKSPACE = 1 << 46  # of a workspace
 
@@ -40,7 +40,7 @@ class LaunchCall:
         self.calls = 0
         self.recording: Recording | None = None
         self._check(bound.given)
-        self.loaded: Loaded | None = None
+        self.loaded: LoadedPlan | None = None
 
     def __call__(self) -> Any:
         with self.device.lock:
@@ -154,7 +154,7 @@ class LaunchCall:
 
     # ------------------------------------------------------------ memory
 
-    def _prepare(self) -> Loaded:
+    def _prepare(self) -> LoadedPlan:
         """Allocate device memory for all arguments and the workspace, again if the device lost its memory."""
         loaded = self.launcher.module.loaded()
         if self.loaded is not loaded:
@@ -169,7 +169,7 @@ class LaunchCall:
             self.loaded = loaded
         return loaded
 
-    def _address(self, index: int, argument: Argument, loaded: Loaded) -> int:
+    def _address(self, index: int, argument: Argument, loaded: LoadedPlan) -> int:
         """Return the device address of an argument, and record the transfer that it needs."""
         if argument.tensor is None:
             return argument.word  # a raw pointer; unused for scalars
@@ -190,7 +190,7 @@ class LaunchCall:
 
     # ------------------------------------------------------------ running
 
-    def _run(self, loaded: Loaded, check: bool = True) -> Values:
+    def _run(self, loaded: LoadedPlan, check: bool = True) -> Values:
         """Run on the device and return the values of symbols known at the end. Raises CallError."""
         plan = self.launcher.plan
         self.calls += 1
@@ -208,11 +208,11 @@ class LaunchCall:
             if check and loaded.plan.words:
                 self._new_run(loaded).check()
             return values
-        except Failure as exc:
+        except CheckFailure as exc:
             text, mismatches = self._message(exc.code), self._mismatches()
             raise self.signature.failure(exc.code, text, mismatches, self.arguments, exc.numbers) from None
 
-    def _new_run(self, loaded: Loaded) -> Run:
+    def _new_run(self, loaded: LoadedPlan) -> Run:
         return self.launcher.run(loaded, self.addresses, self.workspace_block.address, self.workspace)
 
     # ------------------------------------------------------------ results
@@ -235,7 +235,7 @@ class LaunchCall:
         """One result, or a tuple of them; `numbers` are those that are no tensors, by their places."""
         if isinstance(item, tuple):
             return tuple(self._assemble_result(i, values, numbers, positions) for i in item)
-        if isinstance(item, Cut):
+        if isinstance(item, BoundedResult):
             return self._bounded_result(
                 item, tuple(d(values) for d in self.launcher.plan.actual[positions[id(item.argument)]])
             )
@@ -244,7 +244,7 @@ class LaunchCall:
         scalars = numbers.get(positions[id(item)], [])
         return tuple(scalars) if item.leaf.kind == "shape" else _scalar(item.leaf.dtype, scalars[0])
 
-    def _bounded_result(self, item: Cut, shape: tuple[int, ...]) -> Any:
+    def _bounded_result(self, item: BoundedResult, shape: tuple[int, ...]) -> Any:
         """Return the part of a result that was written."""
         if item.argument.located is not None:
             tensor = item.argument.located.tensor

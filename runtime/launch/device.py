@@ -20,7 +20,7 @@ import numpy as np
 
 from mlcc.errors import CallError, error
 from mlcc.runtime.abi import ALIGNMENT, CPU
-from mlcc.runtime.launch.tensor_map import TensorMap, plain
+from mlcc.runtime.launch.tensor_map import TensorMap, encode_as_numbers
 
 Extents = tuple[int, int, int]
 
@@ -107,7 +107,7 @@ class Device(abc.ABC):
 
     def tensor_map(self, made: TensorMap) -> bytes:
         """Encode a tensor map for kernels of this device, by default as plain numbers. Raises CallError."""
-        return plain(made)
+        return encode_as_numbers(made)
 
     @abc.abstractmethod
     def synchronize(self) -> None:
@@ -252,6 +252,6 @@ def show_bytes(size: int) -> str:
     return f"{size} bytes"
 
 
-def aligned(size: int) -> int:
+def align_up(size: int) -> int:
     """Round a size up to the alignment of planned memory."""
     return -(-size // ALIGNMENT) * ALIGNMENT

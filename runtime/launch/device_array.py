@@ -10,13 +10,13 @@ import numpy as np
 from mlcc.errors import CallError, error
 from mlcc.runtime.abi import CPU, CUDA_HOST, STORAGE, dtype_code
 from mlcc.runtime.dlpack import (
-    Located,
+    DeviceArgument,
     NotATensor,
     Tensor,
     as_array,
     borrow,
     borrow_from,
-    capsule_elsewhere,
+    device_capsule,
     device_of,
     of_array,
 )
@@ -96,7 +96,7 @@ class DeviceArray:
     def require(self) -> None:
         """Raise CallError E0866 if the memory has been lost."""
         if self.generation != self.device.generation:
-            raise lost()
+            raise lost_array_error()
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.device.dlpack
@@ -109,13 +109,13 @@ class DeviceArray:
             raise BufferError("the array can only be shared in place; use numpy() for a copy")
         if stream != -1:
             self.device.synchronize()
-        return capsule_elsewhere(self.tensor._replace(owner=self), self.device.dlpack, max_version)
+        return device_capsule(self.tensor._replace(owner=self), self.device.dlpack, max_version)
 
     def __repr__(self) -> str:
         return f"DeviceArray({self.dtype}, {self.shape}, {self.device.name})"
 
 
-def lost() -> CallError:
+def lost_array_error() -> CallError:
     """Return the error for memory that was lost when a kernel failed."""
     return CallError(
         error("E0866", "the array was lost when a kernel failed on its device", help="copy it to the device again")
@@ -133,7 +133,7 @@ def locate(value: Any, device: Device) -> Any:
         if value.device is not device:
             raise _other_device_error(f"{value.device.name}", device)
         value.require()
-        return Located(value.tensor, value)
+        return DeviceArgument(value.tensor, value)
     if isinstance(value, np.ndarray):
         return value
     location = device_of(value)
@@ -142,7 +142,7 @@ def locate(value: Any, device: Device) -> Any:
     if location[0] != MANAGED and location != tuple(device.dlpack):
         raise _other_device_error(f"DLPack device type {location[0]}, number {location[1]}", device)
     try:
-        return Located(borrow_from(value, device.stream), value)
+        return DeviceArgument(borrow_from(value, device.stream), value)
     except NotATensor as exc:
         raise CallError(error("E0803", f"an argument is {exc}")) from None
 

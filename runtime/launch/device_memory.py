@@ -6,7 +6,7 @@ import bisect
 import threading
 
 from mlcc.errors import CallError
-from mlcc.runtime.launch.device import Device, aligned
+from mlcc.runtime.launch.device import Device, align_up
 
 _MAX_OVERSIZE = 4  # a reused block may be this many times as large as the request
 
@@ -40,7 +40,7 @@ class Pool:
         """Return a block of at least `size` bytes. Raises CallError E0865."""
         if self.device.exact_memory:
             return Block(self.device.alloc(size), size, self)
-        size = aligned(size)
+        size = align_up(size)
         if not size:
             return Block(0, 0, None)
         with self._lock:

@@ -8,11 +8,11 @@ from typing import Any
 from mlcc.runtime.arguments import Argument
 from mlcc.runtime.launch.call import LaunchCall
 from mlcc.runtime.launch.device_array import DeviceArray, locate
+from mlcc.runtime.launch.fast import DeviceFastPath
 from mlcc.runtime.launch.launcher import Launcher
 from mlcc.runtime.launch.loaded import DeviceModule
 from mlcc.runtime.launch.plan import FunctionPlan
-from mlcc.runtime.launch.quick import QuickCalls
-from mlcc.runtime.launch.run import Failure
+from mlcc.runtime.launch.run import CheckFailure
 from mlcc.runtime.manifest import FunctionSpec, Value
 from mlcc.runtime.signature import HOST, Signature
 
@@ -39,7 +39,7 @@ class LaunchExecutor:
         self.signature = Signature(spec, DevicePlacement(module))
         self.launcher = Launcher(plan, module)
         self.device = module.device
-        self.quick = QuickCalls.of(spec, plan)
+        self.quick = DeviceFastPath.of(spec, plan)
 
     def call(self, args: tuple[Any, ...], out: Any) -> Any:
         """Call the function, by the fast path if the arguments are like those of an earlier call."""
@@ -52,7 +52,7 @@ class LaunchExecutor:
             if known is not None:
                 try:
                     return quick.call(self.launcher, known, args)
-                except Failure as exc:
+                except CheckFailure as exc:
                     text = self.launcher.module.plan.errors.get(exc.code)
                     raise self.signature.failure(exc.code, text, numbers=exc.numbers) from None
             call = self.bind(args, None)

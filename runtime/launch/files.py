@@ -31,7 +31,7 @@ _MAX_HEADER = 1 << 16  # bytes that the header of an array takes at most
 _HOW_TO_MAKE = "an artifact is what `mlcc compile -t cuda -o k.mlca` writes; to run a text, name the .mlc"
 
 
-class Parts(NamedTuple):
+class ArtifactContents(NamedTuple):
     """The contents of an artifact.
 
     `source` is the text of the PrimFuncs that the kernels were generated from, empty in old files; `constants` are
@@ -45,7 +45,7 @@ class Parts(NamedTuple):
     constants: Sequence[Any]
 
 
-def read_parts(data: bytes, path: str | None, with_constants: bool = True) -> Parts:
+def read_contents(data: bytes, path: str | None, with_constants: bool = True) -> ArtifactContents:
     """Read an artifact; the constants of a .ptx at `path` are in a file beside it. Raises LoadError."""
     return _read_archive(data, with_constants) if data.startswith(ZIP_START) else _read_ptx(data, path, with_constants)
 
@@ -59,7 +59,7 @@ def _damaged_file(reason: str) -> LoadError:
 # ---------------------------------------------------------------- .ptx
 
 
-def _read_ptx(data: bytes, path: str | None, with_constants: bool) -> Parts:
+def _read_ptx(data: bytes, path: str | None, with_constants: bool) -> ArtifactContents:
     first, _, rest = data.partition(b"\n")
     second, _, code = rest.partition(b"\n")
     if not second.startswith(PLAN_LINE):
@@ -85,7 +85,7 @@ def _read_ptx(data: bytes, path: str | None, with_constants: bool) -> Parts:
     )
     entries = _constant_entries(plan)
     if not with_constants or not entries:
-        return Parts(manifest, plan, code, source.encode(), ())
+        return ArtifactContents(manifest, plan, code, source.encode(), ())
     if path is None:
         raise _missing_constants("the constants of a .ptx are in a file beside it: load it by its path")
     constants_path = _constants_path(plan, path)
@@ -101,7 +101,7 @@ def _read_ptx(data: bytes, path: str | None, with_constants: bool) -> Parts:
         by_hash, by_key = f"{entry['sha256']}.npy", f"{entry.get('key')}.npy"
         return by_key if by_key in archive.members and by_hash not in archive.members else by_hash
 
-    return Parts(manifest, plan, code, source.encode(), _constants(entries, archive, name_of))
+    return ArtifactContents(manifest, plan, code, source.encode(), _constants(entries, archive, name_of))
 
 
 def _constants_path(plan: Mapping[str, Any], path: str) -> str:
@@ -117,7 +117,7 @@ def _constants_path(plan: Mapping[str, Any], path: str) -> str:
     return data_path
 
 
-def write_text(parts: Parts) -> bytes:
+def write_text(parts: ArtifactContents) -> bytes:
     """Return the .ptx of an artifact, without its constants; the output is deterministic."""
     lines = [MANIFEST_LINE + json.dumps(parts.manifest).encode(), PLAN_LINE + json.dumps(parts.plan).encode()]
     lines.append(SOURCE_LINE + json.dumps(parts.source.decode()).encode())
@@ -146,7 +146,7 @@ def _missing_constants(message: str) -> LoadError:
 # ---------------------------------------------------------------- .mlca
 
 
-def write_archive(parts: Parts) -> bytes:
+def write_archive(parts: ArtifactContents) -> bytes:
     """Return the zip of an artifact; the output is deterministic."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -208,7 +208,7 @@ class _Archive:
         return content
 
 
-def _read_archive(data: bytes, with_constants: bool) -> Parts:
+def _read_archive(data: bytes, with_constants: bool) -> ArtifactContents:
     archive = _Archive(data, "the archive")
     for name in (_MANIFEST, _PLAN, _CODE):
         if name not in archive.members:
@@ -221,9 +221,9 @@ def _read_archive(data: bytes, with_constants: bool) -> Parts:
     source = bytes(archive.read(SOURCE)) if SOURCE in archive.members else b""
     entries = _constant_entries(plan)
     if not with_constants:
-        return Parts(manifest, plan, code, source, ())
+        return ArtifactContents(manifest, plan, code, source, ())
     names = {id(entry): _constant_name(i) for i, entry in enumerate(entries)}
-    return Parts(manifest, plan, code, source, _constants(entries, archive, lambda entry: names[id(entry)]))
+    return ArtifactContents(manifest, plan, code, source, _constants(entries, archive, lambda entry: names[id(entry)]))
 
 
 # ---------------------------------------------------------------- constants

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from mlcc.runtime.launch.loaded import DeviceModule, Loaded
+from mlcc.runtime.launch.loaded import DeviceModule, LoadedPlan
 from mlcc.runtime.launch.plan import FunctionPlan
 from mlcc.runtime.launch.recording import Recorder, Recording
 from mlcc.runtime.launch.run import Run
@@ -23,12 +23,12 @@ class Launcher:
         self.module = module
         self._recordings: OrderedDict[Any, Recording] = OrderedDict()
 
-    def run(self, loaded: Loaded, addresses: Sequence[int], room: int, workspace: int) -> Run:
+    def run(self, loaded: LoadedPlan, addresses: Sequence[int], room: int, workspace: int) -> Run:
         """Return a run over arguments at `addresses`, with the workspace at `room`, followed by error records."""
         return Run(loaded, self.plan, addresses, room, workspace)
 
     def recorded(
-        self, loaded: Loaded, addresses: Sequence[int], room: int, workspace: int, values: Values
+        self, loaded: LoadedPlan, addresses: Sequence[int], room: int, workspace: int, values: Values
     ) -> Recording:
         """Return the cached recording for these addresses and values, or record one. Raises Failure."""
         key = (loaded.generation, room, tuple(addresses), tuple(values.items()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlcc.runtime.abi import RECORD
+from mlcc.runtime.abi import ERROR_RECORD_BYTES
 from mlcc.runtime.launch.device import Device
 from mlcc.runtime.launch.device_memory import Pool
 from mlcc.runtime.launch.plan import Plan
@@ -14,7 +14,7 @@ from mlcc.runtime.launch.plan import Plan
 RECORD_ALIGNMENT = 8
 
 
-class Loaded:
+class LoadedPlan:
     """The kernels and constants of a plan on a device, valid as long as the device keeps its memory."""
 
     def __init__(self, plan: Plan, device: Device, code: bytes, constants: Sequence[memoryview]) -> None:
@@ -24,7 +24,7 @@ class Loaded:
         self.pool = Pool(device)
         self.kernels = device.load_module(code, {name: k.spec for name, k in plan.kernels.items()})
         self.host_copies = 0
-        self.record_bytes = RECORD * plan.words + RECORD_ALIGNMENT
+        self.record_bytes = ERROR_RECORD_BYTES * plan.words + RECORD_ALIGNMENT
         self._blocks = [self.pool.take(spec.bytes) for spec in plan.constants]
         self.constants = [b.address for b in self._blocks]
         for block, data in zip(self._blocks, constants, strict=True):
@@ -44,13 +44,13 @@ class DeviceModule:
         self._constants = constants
         self._copies = 0  # of lost modules
         with device.lock:
-            self._loaded = Loaded(plan, device, code, constants)
+            self._loaded = LoadedPlan(plan, device, code, constants)
 
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedPlan:
         """Return the loaded plan, loaded again if the device lost its memory. Raises LoadError, CallError."""
         if self._loaded.generation != self.device.generation:
             self._copies += self._loaded.host_copies
-            self._loaded = Loaded(self.plan, self.device, self._code, self._constants)
+            self._loaded = LoadedPlan(self.plan, self.device, self._code, self._constants)
         return self._loaded
 
     @property

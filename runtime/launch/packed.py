@@ -13,27 +13,27 @@ import numpy as np
 from mlcc.errors import CallError, MlccError, error
 from mlcc.runtime import registry
 from mlcc.runtime.abi import STORAGE, dtype_code, element_bytes
-from mlcc.runtime.dlpack import Located, Tensor, of_array, view
+from mlcc.runtime.dlpack import DeviceArgument, Tensor, of_array, view
 from mlcc.runtime.launch.device import Device
 from mlcc.runtime.launch.device_array import DeviceArray, locate
-from mlcc.runtime.launch.loaded import Loaded
+from mlcc.runtime.launch.loaded import LoadedPlan
 from mlcc.runtime.launch.plan import PackedArgument, Runner
 from mlcc.runtime.launch.scalars import Values
 from mlcc.runtime.manifest import PackedSpec
-from mlcc.runtime.packed import accept
+from mlcc.runtime.packed import store_results
 
 
-class Caller(Runner, Protocol):
+class CallingRun(Runner, Protocol):
     """The run that calls a packed function."""
 
     @property
     def device(self) -> Device: ...
 
     @property
-    def loaded(self) -> Loaded: ...
+    def loaded(self) -> LoadedPlan: ...
 
 
-def call_packed(run: Caller, spec: PackedSpec, args: tuple[PackedArgument, ...], values: Values) -> None:
+def call_packed(run: CallingRun, spec: PackedSpec, args: tuple[PackedArgument, ...], values: Values) -> None:
     """Call a packed function by its name. Raises CallError, or what the function raises."""
     function = registry.get_func(spec.name, run.device.kind)
     on_device = function is not None
@@ -55,13 +55,13 @@ def call_packed(run: Caller, spec: PackedSpec, args: tuple[PackedArgument, ...],
         raise
 
 
-def _tensor(run: Caller, arg: PackedArgument, values: Values) -> Tensor:
+def _tensor(run: CallingRun, arg: PackedArgument, values: Values) -> Tensor:
     assert arg.place is not None
     shape = tuple(d(values) for d in arg.dims)
     return Tensor(arg.place(run, values), shape, None, dtype_code(arg.dtype), False, run)
 
 
-def _value(run: Caller, arg: PackedArgument, values: Values, on_device: bool) -> Any:
+def _value(run: CallingRun, arg: PackedArgument, values: Values, on_device: bool) -> Any:
     """Return an input for the function."""
     if arg.kind == "tensor":
         tensor = _tensor(run, arg, values)
@@ -75,7 +75,7 @@ def _value(run: Caller, arg: PackedArgument, values: Values, on_device: bool) ->
     return bool(value) if arg.kind == "bool" else float(value) if arg.kind == "float" else int(value)
 
 
-def of_host(run: Caller, tensor: Tensor, filled: bool) -> Tensor:
+def of_host(run: CallingRun, tensor: Tensor, filled: bool) -> Tensor:
     """Allocate a tensor in host memory, with a copy of the contents if `filled`."""
     name, _, lanes = tensor.dtype.partition("x")
     array = np.empty((*tensor.shape, int(lanes)) if lanes else tensor.shape, STORAGE.get(name, name))
@@ -86,19 +86,19 @@ def of_host(run: Caller, tensor: Tensor, filled: bool) -> Tensor:
     return Tensor(of_array(array).address, tensor.shape, None, tensor.code, False, array)
 
 
-def _call_on_host(run: Caller, spec: PackedSpec, function: Any, inputs: list[Any], targets: list[Tensor]) -> None:
+def _call_on_host(run: CallingRun, spec: PackedSpec, function: Any, inputs: list[Any], targets: list[Tensor]) -> None:
     outputs = [of_host(run, p, False) for p in targets]
     if spec.style == "dps":
         function(*inputs, *(view(t) for t in outputs))
     else:
-        accept(spec.name, function(*inputs), outputs)
+        store_results(spec.name, function(*inputs), outputs)
     for place, output in zip(targets, outputs, strict=True):
         run.loaded.host_copies += 1
         if output.owner.nbytes:
             run.device.copy_in(place.address, output.address, output.owner.nbytes)
 
 
-def _call_on_device(run: Caller, spec: PackedSpec, function: Any, inputs: list[Any], targets: list[Tensor]) -> None:
+def _call_on_device(run: CallingRun, spec: PackedSpec, function: Any, inputs: list[Any], targets: list[Tensor]) -> None:
     outputs = [DeviceArray(run.device, p, None) for p in targets]
     if spec.style == "dps":
         function(*inputs, *outputs)
@@ -112,11 +112,11 @@ def _call_on_device(run: Caller, spec: PackedSpec, function: Any, inputs: list[A
         _store_result(run, spec.name, locate(value, run.device), target)
 
 
-def _store_result(run: Caller, name: str, value: Any, target: Tensor) -> None:
+def _store_result(run: CallingRun, name: str, value: Any, target: Tensor) -> None:
     """Copy a result of a device function to its target."""
-    if not isinstance(value, Located):
+    if not isinstance(value, DeviceArgument):
         output = of_host(run, target, False)
-        accept(name, value, [output])
+        store_results(name, value, [output])
         run.loaded.host_copies += 1
         run.device.copy_in(target.address, output.address, output.owner.nbytes)
         return

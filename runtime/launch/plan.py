@@ -17,7 +17,7 @@ from mlcc.runtime.manifest import PackedSpec
 VERSION = 2
 POINTER_ALIGNMENT = 16  # of kernel pointers
 Operation = Callable[["Runner", Values], None]
-Place = Callable[["Runner", Values], int]
+Location = Callable[["Runner", Values], int]
 
 
 class Runner(Protocol):
@@ -70,7 +70,7 @@ class PackedArgument:
     """An argument of a packed function. `kind` is tensor, int, float, bool, shape or str; it uses some other fields."""
 
     kind: str
-    place: Place | None = None
+    place: Location | None = None
     dtype: str = ""
     dims: tuple[Compute, ...] = ()
     value: Compute | None = None

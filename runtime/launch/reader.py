@@ -16,14 +16,14 @@ from mlcc.runtime.launch.plan import (
     ConstantSpec,
     FunctionPlan,
     Kernel,
+    Location,
     Operation,
     PackedArgument,
-    Place,
     Plan,
     Runner,
 )
 from mlcc.runtime.launch.scalars import ROUND, Compute, Values, compute, constant, damaged
-from mlcc.runtime.launch.tensor_map import BYTES, DTYPES, MOST_DIMS, SWIZZLES, MapSpec, TensorMap, tensor_map
+from mlcc.runtime.launch.tensor_map import BYTES, DTYPES, MAX_DIMS, SWIZZLES, MapSpec, TensorMap, tensor_map
 from mlcc.runtime.manifest import DEPTH, FunctionSpec, PackedSpec
 
 _READABLE_VERSIONS = (1, VERSION)  # kernels of version 1 only report the number of a failed check
@@ -171,7 +171,7 @@ class _Reader:
         value = compute(raw, names)
         return lambda run, values: value(values)
 
-    def place(self, raw: Any, names: Collection[str]) -> Place:
+    def place(self, raw: Any, names: Collection[str]) -> Location:
         """Parse a memory location; a fourth part is the size in bytes of memory that a kernel needs aligned."""
         where, number, offset = raw[:3]
         shift, index = compute(offset, names), _integer(number)
@@ -205,7 +205,7 @@ class _Reader:
         program = self.programs[raw["program"]]
         if len(raw["args"]) != len(program.params) or len(raw.get("symbols", ())) != len(program.symbols):
             raise damaged(f"`{raw['program']}` is run with other arguments than it takes")
-        pointers: list[tuple[str, Place, Compute | None, str]] = []
+        pointers: list[tuple[str, Location, Compute | None, str]] = []
         scalars: list[tuple[str, Compute]] = []
         for (name, kind, role), arg in zip(program.params, raw["args"], strict=True):
             if kind in ("buffer", "pointer"):
@@ -243,7 +243,7 @@ def _tensor_map(raw: Any, names: Collection[str]) -> Callable[[Values], TensorMa
     spec = MapSpec(str(raw["name"]), str(raw["dtype"]), box, steps, _integer(raw["swizzle"]))
     dims, strides = ([compute(e, names) for e in raw[key]] for key in ("dims", "strides"))
     rank, is_default = len(dims), (raw["interleave"], raw["fill"]) == ("none", "zeros")
-    is_valid = 1 <= rank <= MOST_DIMS and len(strides) == rank - 1 and len(box) == len(steps) == rank and is_default
+    is_valid = 1 <= rank <= MAX_DIMS and len(strides) == rank - 1 and len(box) == len(steps) == rank and is_default
     if not is_valid or spec.dtype not in DTYPES or spec.swizzle not in SWIZZLES or not all((*box, *steps)):
         raise damaged(f"the tensor map of `{spec.name}` is malformed")
     base = compute(raw["base"], names)

@@ -7,10 +7,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from mlcc.runtime.abi import RECORD
+from mlcc.runtime.abi import ERROR_RECORD_BYTES
 from mlcc.runtime.launch.device import Extents
 from mlcc.runtime.launch.device_memory import Block
-from mlcc.runtime.launch.loaded import RECORD_ALIGNMENT, Loaded
+from mlcc.runtime.launch.loaded import RECORD_ALIGNMENT, LoadedPlan
 from mlcc.runtime.launch.packed import call_packed
 from mlcc.runtime.launch.plan import FunctionPlan, Kernel, PackedArgument
 from mlcc.runtime.launch.scalars import Values
@@ -18,7 +18,7 @@ from mlcc.runtime.launch.tensor_map import TensorMap
 from mlcc.runtime.manifest import PackedSpec
 
 
-class Failure(Exception):
+class CheckFailure(Exception):
     """A failed check of the program: its error code, and the numbers that its message shows."""
 
     def __init__(self, code: int, numbers: tuple[int, int] = (0, 0)) -> None:
@@ -40,7 +40,7 @@ class Sink(Protocol):
 class Run:
     """One call in progress: the addresses of its arguments and workspace, and the sink of its operations."""
 
-    def __init__(self, loaded: Loaded, function: FunctionPlan, args: Sequence[int], work: int, size: int) -> None:
+    def __init__(self, loaded: LoadedPlan, function: FunctionPlan, args: Sequence[int], work: int, size: int) -> None:
         """`work` is the address of a workspace of `size` bytes, followed by space for error records."""
         self.loaded = loaded
         self.function = function
@@ -56,7 +56,7 @@ class Run:
         """Issue all operations. Raises Failure."""
         count = self.loaded.plan.words
         if count:
-            self.sink.memset(self.words, 0, RECORD * count)
+            self.sink.memset(self.words, 0, ERROR_RECORD_BYTES * count)
         for name in self.function.measured:
             values[name] = 0
         for step in self.function.steps:
@@ -67,7 +67,7 @@ class Run:
     def launch(self, kernel: Kernel, grid: Extents, block: Extents, shared: int, args: list[Any]) -> None:
         args = [self.device.tensor_map(a) if isinstance(a, TensorMap) else a for a in args]
         if kernel.asserts:
-            args.append(self.words + RECORD * kernel.word)
+            args.append(self.words + ERROR_RECORD_BYTES * kernel.word)
         self.sink.launch(self.loaded.kernels[kernel.name], grid, block, shared, args)
 
     def copy(self, target: int, source: int, size: int) -> None:
@@ -85,7 +85,7 @@ class Run:
     def fail(self, code: int) -> None:
         if self.sink is self.device:  # else nothing has run yet
             self.check()
-        raise Failure(code)
+        raise CheckFailure(code)
 
     def flag(self, address: int) -> bool:
         """A bool in the device's memory."""
@@ -95,7 +95,7 @@ class Run:
         """Give a name the int64 at an address."""
         (value,) = struct.unpack("<q", self.read(address, 8))
         if value < 0:
-            raise Failure(code)
+            raise CheckFailure(code)
         values[name] = value
 
     def read(self, address: int, size: int) -> bytes:
@@ -110,15 +110,15 @@ class Run:
         plan = self.loaded.plan
         if not plan.words:
             return
-        buffer = ctypes.create_string_buffer(RECORD * plan.words)
-        self.device.copy_out(ctypes.addressof(buffer), self.words, RECORD * plan.words)
+        buffer = ctypes.create_string_buffer(ERROR_RECORD_BYTES * plan.words)
+        self.device.copy_out(ctypes.addressof(buffer), self.words, ERROR_RECORD_BYTES * plan.words)
         records = list(struct.iter_unpack("<i4xqq", buffer.raw))
         for kernel in plan.kernels.values():
             if kernel.word >= 0 and records[kernel.word][0]:
                 number, first, second = records[kernel.word]
                 index = number - 1
                 code = kernel.asserts[index] if 0 <= index < len(kernel.asserts) else kernel.asserts[0]
-                raise Failure(code, (first, second))
+                raise CheckFailure(code, (first, second))
 
     def packed(self, spec: PackedSpec, args: tuple[PackedArgument, ...], values: Values) -> None:
         self.check()

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from mlcc.errors import CallError, error
 
 BYTES = 128
-MOST_DIMS, MOST_BOX, MOST_STEP = 5, 256, 8
+MAX_DIMS, MAX_BOX, MAX_STEP = 5, 256, 8
 STRIDE_UNIT = 16  # alignment in bytes of the address, strides and the rows of boxes
-MOST_STRIDE = 1 << 40
-MOST_EXTENT = 1 << 32
+MAX_STRIDE = 1 << 40
+MAX_EXTENT = 1 << 32
 SWIZZLES = (0, 32, 64, 128)
 # dtype -> CUtensorMapDataType; unsupported dtypes are moved as unsigned integers of the same size
 DTYPES = {
@@ -57,21 +57,21 @@ def tensor_map(spec: MapSpec, address: int, dims: Sequence[int], strides: Sequen
     if address % STRIDE_UNIT:
         raise _refused(spec, f"its address {address:#x} is not a multiple of {STRIDE_UNIT}")
     for extent in dims:
-        if extent > MOST_EXTENT:
-            raise _refused(spec, f"an extent of {extent} exceeds {MOST_EXTENT}")
+        if extent > MAX_EXTENT:
+            raise _refused(spec, f"an extent of {extent} exceeds {MAX_EXTENT}")
     for stride in strides:
         if stride % STRIDE_UNIT:
             help = "pad the rows of the tensor, or compile the kernel without bulk copies"
             raise _refused(spec, f"its row stride of {stride} bytes is not a multiple of {STRIDE_UNIT}", help)
-        if not 0 <= stride < MOST_STRIDE:
-            raise _refused(spec, f"its row stride of {stride} bytes must be less than {MOST_STRIDE}")
+        if not 0 <= stride < MAX_STRIDE:
+            raise _refused(spec, f"its row stride of {stride} bytes must be less than {MAX_STRIDE}")
     return descriptor
 
 
-def plain(descriptor: TensorMap) -> bytes:
+def encode_as_numbers(descriptor: TensorMap) -> bytes:
     """Encode a map as int64 numbers: the address, five extents, four strides, then zeros."""
-    dims = (*descriptor.dims, *[1] * (MOST_DIMS - len(descriptor.dims)))
-    strides = (*descriptor.strides, *[0] * (MOST_DIMS - 1 - len(descriptor.strides)))
+    dims = (*descriptor.dims, *[1] * (MAX_DIMS - len(descriptor.dims)))
+    strides = (*descriptor.strides, *[0] * (MAX_DIMS - 1 - len(descriptor.strides)))
     return _FORM.pack(descriptor.address, *dims, *strides).ljust(BYTES, b"\0")
 
 

@@ -15,7 +15,7 @@ from mlcc.runtime.abi import element_bytes
 from mlcc.runtime.arguments import Argument
 from mlcc.runtime.dlpack import Tensor, as_array
 from mlcc.runtime.launch.device_memory import Block
-from mlcc.runtime.launch.loaded import Loaded
+from mlcc.runtime.launch.loaded import LoadedPlan
 from mlcc.runtime.launch.plan import POINTER_ALIGNMENT
 
 
@@ -41,7 +41,7 @@ class Transfer:
     def moves(self) -> bool:
         return self.size > 0 and (self.fetched or self.written)
 
-    def upload(self, loaded: Loaded) -> None:
+    def upload(self, loaded: LoadedPlan) -> None:
         """Copy to the device before a run."""
         if not self.fetched:
             return
@@ -52,7 +52,7 @@ class Transfer:
         else:
             loaded.device.copy(self.target, self.source, self.size)
 
-    def download(self, loaded: Loaded) -> None:
+    def download(self, loaded: LoadedPlan) -> None:
         """Copy back after a run."""
         if not self.written:
             return
@@ -64,7 +64,7 @@ class Transfer:
             loaded.device.copy(self.source, self.target, self.size)
 
 
-def transfer(argument: Argument, loaded: Loaded, shift: int, is_result: bool) -> Transfer:
+def transfer(argument: Argument, loaded: LoadedPlan, shift: int, is_result: bool) -> Transfer:
     """Place an argument; its kernel takes a pointer `shift` bytes before the first element. Raises CallError E0865."""
     tensor, leaf = argument.tensor, argument.leaf
     assert tensor is not None
@@ -100,7 +100,7 @@ def span(tensor: Tensor) -> tuple[int, int]:
     return tensor.address + low * width, tensor.address + (high + 1) * width
 
 
-def _read_span(moved: Transfer, loaded: Loaded) -> tuple[np.ndarray, np.ndarray]:
+def _read_span(moved: Transfer, loaded: LoadedPlan) -> tuple[np.ndarray, np.ndarray]:
     """Copy the span of a strided device tensor to the host; return its bytes, and its elements as a view of them."""
     assert moved.strided is not None
     low, high = span(moved.strided)
@@ -112,13 +112,13 @@ def _read_span(moved: Transfer, loaded: Loaded) -> tuple[np.ndarray, np.ndarray]
     return raw, as_array(here)
 
 
-def _gather(moved: Transfer, loaded: Loaded) -> None:
+def _gather(moved: Transfer, loaded: LoadedPlan) -> None:
     _, elements = _read_span(moved, loaded)
     compact = np.ascontiguousarray(elements)
     loaded.device.copy_in(moved.target, compact.__array_interface__["data"][0], moved.size)
 
 
-def _scatter(moved: Transfer, loaded: Loaded) -> None:
+def _scatter(moved: Transfer, loaded: LoadedPlan) -> None:
     raw, elements = _read_span(moved, loaded)
     compact = np.empty(elements.shape, elements.dtype)
     loaded.device.copy_out(compact.__array_interface__["data"][0], moved.target, moved.size)

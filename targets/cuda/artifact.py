@@ -13,13 +13,13 @@ from mlcc.errors import CompileError, error
 from mlcc.files import Content
 from mlcc.ir.tensor_data import TensorData
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.outputs import Outputs, check_suffix, is_stream, kind_of, mark
+from mlcc.outputs import Outputs, check_suffix, is_stream, kind_of, ownership_comment
 from mlcc.runtime.abi import PLACEHOLDER_PREFIX
-from mlcc.runtime.launch.files import Parts, write_archive, write_text
+from mlcc.runtime.launch.files import ArtifactContents, write_archive, write_text
 from mlcc.targets.artifact import Artifact
 from mlcc.targets.cuda.backend import BACKEND
 from mlcc.targets.cuda.ptx import PtxModule
-from mlcc.targets.cuda.ptxas import Assembled, PtxasError, assemble
+from mlcc.targets.cuda.ptxas import KernelResources, PtxasError, assemble
 from mlcc.targets.launch import LaunchModule
 from mlcc.targets.plan.exports import c_identifier
 from mlcc.targets.source import LANGUAGES, emit_source
@@ -55,7 +55,7 @@ class CudaArtifact(Artifact):
 
         return EmulatedDevice(self.launch.kernels, check, GpuFacts.of(self.launch.facts["target"]["text"]))
 
-    def assembled(self) -> dict[str, Assembled]:
+    def assembled(self) -> dict[str, KernelResources]:
         """Return the resources that ptxas reports for each kernel, by name; empty if it is missing or fails."""
         try:
             resources = assemble(self.code.text, self.code.arch.name)
@@ -96,11 +96,11 @@ class CudaArtifact(Artifact):
             if relative.split(os.sep)[0] == os.pardir:
                 message = f"the constants of a .ptx must be in its folder or below, and {data} is not"
                 raise CompileError(error("E0906", message, help="choose a file there, or compile to a single .mlca"))
-            return {data: npz_bytes(arrays, mark(path)), path: self.emit(kind, facts, relative)}
+            return {data: npz_bytes(arrays, ownership_comment(path)), path: self.emit(kind, facts, relative)}
         code = self.emit(kind, facts)
         if data is not None:
-            return {data: npz_bytes(arrays, mark(path)), path: code}
-        return {**outputs.beside(default_path, arrays, path, self._has_constants), path: code}
+            return {data: npz_bytes(arrays, ownership_comment(path)), path: code}
+        return {**outputs.constants_file(default_path, arrays, path, self._has_constants), path: code}
 
     def _has_constants(self, arrays: Mapping[str, Any]) -> bool:
         """Return True if an archive has all constants, by hash or by name in the program."""
@@ -125,7 +125,7 @@ class CudaArtifact(Artifact):
         facts = self._facts(self._prefix(None) if prefix is None else c_identifier(prefix))
         constants = [data.array for data in self.launch.constants]
         plan = self.launch.plan if data is None else {"data": data, **self.launch.plan}
-        parts = Parts(facts, plan, self.code.text.encode(), self.launch.source().encode(), constants)
+        parts = ArtifactContents(facts, plan, self.code.text.encode(), self.launch.source().encode(), constants)
         return write_archive(parts) if kind == "mlca" else write_text(parts)
 
     def _prefix(self, path: str | None) -> str:

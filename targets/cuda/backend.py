@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlcc.backends import At, Backend
+from mlcc.backends import Backend, LazyFunction
 from mlcc.machine.target import CudaTarget
 from mlcc.outputs import ARCHIVE, CUDA_C, LLVM_IR, METAL, PTX
 from mlcc.passes.manage.levels import FUSED, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
@@ -15,7 +15,7 @@ _SCHEDULED = (
 )
 BACKEND = Backend(
     options=CudaTarget,
-    facts=At("mlcc.machine.gpu_tables:GpuFacts.of"),
+    facts=LazyFunction("mlcc.machine.gpu_tables:GpuFacts.of"),
     levels={**LEVELS, "O2": _SCHEDULED, "O3": _SCHEDULED},
     before_lowering=("bind-threads", "remove-unused-functions"),
     lowering=(
@@ -28,11 +28,11 @@ BACKEND = Backend(
         "plan-dynamic-shared",
     ),
     lower_names=("lower-gpu",),
-    lower_options=At("mlcc.passes.lowering.options:gpu_lower_options"),
-    compile=At("mlcc.targets.cuda.module:compile_module"),
+    lower_options=LazyFunction("mlcc.passes.lowering.options:gpu_lower_options"),
+    compile=LazyFunction("mlcc.targets.cuda.module:compile_module"),
     outputs=(PTX, ARCHIVE, LLVM_IR, CUDA_C, METAL),
     loadable=ARCHIVE,
-    inspect=At("mlcc.targets.cuda.ptxas:add_assembled"),
+    inspect=LazyFunction("mlcc.targets.cuda.ptxas:add_assembled"),
     many_threads=True,
     emulated=True,
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import name_of
-from mlcc.passes.gpu.tensor_map import MOST_DIMS
+from mlcc.passes.gpu.tensor_map import MAX_DIMS
 from mlcc.targets.cuda.barriers import int32, require, run_asm, shared_address
 from mlcc.targets.llvm.codegen.ir_text import Value
 from mlcc.targets.llvm.codegen.refuse import unsupported
@@ -57,9 +57,9 @@ def _map_address(e: DeviceEmitter, node: tir.Expr, call: tir.Call) -> Value:
 def _coordinates(e: DeviceEmitter, node: tir.Call, first: int) -> tuple[list[Value], str]:
     """Return the coordinates, and their operand list (`{$2, $3, ...}`)."""
     coordinates = [int32(e, a) for a in node.args[first:]]
-    if not 1 <= len(coordinates) <= MOST_DIMS:
+    if not 1 <= len(coordinates) <= MAX_DIMS:
         raise unsupported(
-            f"a copy of a tensor of {len(coordinates)} dimensions", node.span, help=f"use 1 to {MOST_DIMS} dimensions"
+            f"a copy of a tensor of {len(coordinates)} dimensions", node.span, help=f"use 1 to {MAX_DIMS} dimensions"
         )
     return coordinates, "{" + ", ".join(f"${n}" for n in range(2, 2 + len(coordinates))) + "}"
 

@@ -16,7 +16,7 @@ from mlcc.progress import working
 from mlcc.targets.cuda.approximate import EXACT_ENOUGH, FAST
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.kernel import KernelFacts, emit_kernel
-from mlcc.targets.cuda.selectable import mended
+from mlcc.targets.cuda.workaround_nvptx_bswap import replace_vector_bswap
 from mlcc.targets.llvm.codegen.context import EmitOptions
 from mlcc.targets.llvm.codegen.ir_text import ModuleText
 from mlcc.targets.llvm.object.compile import Machine, compile_text
@@ -70,7 +70,9 @@ def emit_ptx(
     given = module.text()
     emit = frozenset({"asm", "llvm-ir"}) if optimised else frozenset({"asm"})
     with working("LLVM"):
-        compiled = compile_text(given, Machine(TRIPLE, arch.name, features), opt_level, emit, mend=mended)
+        compiled = compile_text(
+            given, Machine(TRIPLE, arch.name, features), opt_level, emit, workaround=replace_vector_bswap
+        )
     return PtxModule(compiled.asm, arch, {f.name: f for f in facts}, compiled.llvm_ir if optimised else given)
 
 

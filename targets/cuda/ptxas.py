@@ -27,7 +27,7 @@ _SERIALIZED = re.compile(r"\((C75\d\d)\) (.*?) in (?:the )?function '(\w+)'")
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
+class KernelResources:
     """The resources of a kernel as ptxas reports them.
 
     Registers of a thread, static shared memory of a block in bytes, the stack of a thread in local memory in bytes,
@@ -74,7 +74,7 @@ def version(ptxas: Path) -> tuple[int, int]:
     return (int(release[1]), int(release[2])) if release else (0, 0)
 
 
-def assemble(text: str, arch: str, ptxas: Path | None = None) -> dict[str, Assembled]:
+def assemble(text: str, arch: str, ptxas: Path | None = None) -> dict[str, KernelResources]:
     """Assemble a PTX module for an architecture; return each kernel's resources, by symbol. Raises PtxasError."""
     program = ptxas or find_ptxas()
     if program is None:
@@ -101,7 +101,7 @@ def assemble(text: str, arch: str, ptxas: Path | None = None) -> dict[str, Assem
     return dict(_parse_report(process.stderr))
 
 
-def _parse_report(report: str) -> Iterator[tuple[str, Assembled]]:
+def _parse_report(report: str) -> Iterator[tuple[str, KernelResources]]:
     sections = _ENTRY.split(report)
     reasons: dict[str, list[str]] = {}
     for code, text, symbol in _SERIALIZED.findall(report):
@@ -113,17 +113,17 @@ def _parse_report(report: str) -> Iterator[tuple[str, Assembled]]:
         serialized = "; ".join(reasons.get(symbol, ()))
         yield (
             symbol,
-            Assembled(register_count, int(shared[1]) if shared else 0, frame[0], frame[1], frame[2], serialized),
+            KernelResources(register_count, int(shared[1]) if shared else 0, frame[0], frame[1], frame[2], serialized),
         )
 
 
 def add_assembled(source: str | bytes, manifest: dict[str, Any]) -> None:
     """Add the resources that ptxas reports to the kernels of a manifest, if it is installed and accepts them."""
-    from mlcc.runtime.launch.files import read_parts
+    from mlcc.runtime.launch.files import read_contents
     from mlcc.runtime.loader import content_of
 
     content = content_of(source)
-    code = read_parts(content.data, content.path, with_constants=False).code
+    code = read_contents(content.data, content.path, with_constants=False).code
     try:
         resources = assemble(code.decode(), str(manifest["target"].get("arch")))
     except (PtxasError, UnicodeDecodeError):

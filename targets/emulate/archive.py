@@ -13,20 +13,20 @@ from mlcc.grammar.parser import parse
 from mlcc.ir import tir
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.gpu.device import DeviceKernel, is_kernel
-from mlcc.recursion import MIXED, deep_recursion, uncollected
-from mlcc.runtime.launch.files import SOURCE, Parts
+from mlcc.recursion import FRAMES_WITH_C, deep_recursion, gc_disabled
+from mlcc.runtime.launch.files import SOURCE, ArtifactContents
 from mlcc.targets.emulate.device import EmulatedDevice
-from mlcc.targets.launch.program import kernel_form
+from mlcc.targets.launch.program import launch_signature
 
 _RECOMPILE = "compile it again with this mlcc, or emulate the text: `mlcc run model.mlc -t cuda --emulate`"
 
 
-def emulator(parts: Parts, path: str | None, check: bool) -> EmulatedDevice:
+def emulator(parts: ArtifactContents, path: str | None, check: bool) -> EmulatedDevice:
     """Return a device with the kernels of an artifact. Raises LoadError."""
     return EmulatedDevice(kernels_of(parts, path), check, GpuFacts.of(str(parts.manifest["target"].get("text"))))
 
 
-def kernels_of(parts: Parts, path: str | None) -> list[DeviceKernel]:
+def kernels_of(parts: ArtifactContents, path: str | None) -> list[DeviceKernel]:
     """Return the lowered kernels of an artifact. Raises LoadError E0748 if they cannot be recovered."""
     version = parts.manifest.get("mlcc", {}).get("version")
     if version != mlcc.__version__:
@@ -42,7 +42,7 @@ def kernels_of(parts: Parts, path: str | None) -> list[DeviceKernel]:
     planned = parts.plan.get("kernels")
     # the reader of the plan reports other errors
     for name, entry in planned.items() if isinstance(planned, dict) else ():
-        if name not in kernels or not _matches(kernel_form(kernels[name]), entry):
+        if name not in kernels or not _matches(launch_signature(kernels[name]), entry):
             raise LoadError(
                 error(
                     "E0748",
@@ -55,7 +55,7 @@ def kernels_of(parts: Parts, path: str | None) -> list[DeviceKernel]:
 
 def _parse_kernels(source: bytes, name: str) -> list[DeviceKernel]:
     try:
-        with deep_recursion(MIXED), uncollected():
+        with deep_recursion(FRAMES_WITH_C), gc_disabled():
             functions = parse(source, name).functions.items()
             return [DeviceKernel.of(n, f) for n, f in functions if isinstance(f, tir.PrimFunc) and is_kernel(f)]
     except CompileError as exc:

@@ -1,8 +1,8 @@
 """Lower bulk copies to loads and stores that run immediately; their bytes complete at the barrier.
 
-A kernel receives the run-time part of a tensor map as numbers (`mlcc.runtime.launch.tensor_map.plain`); the rest is
-static. Elements are moved as unsigned integers. Checks attribute the stores of a load to the copy engine: threads must
-wait at the barrier before they use the data.
+A kernel receives the run-time part of a tensor map as numbers (`encode_as_numbers` of `mlcc.runtime.launch`); the rest
+is static. Elements are moved as unsigned integers. Checks attribute the stores of a load to the copy engine: threads
+must wait at the barrier before they use the data.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.tensor_map import MapForm
-from mlcc.runtime.launch.tensor_map import MOST_DIMS
+from mlcc.runtime.launch.tensor_map import MAX_DIMS
 from mlcc.targets.emulate.barriers import COMPLETE_TX, barrier_operation
 from mlcc.targets.emulate.checks import COPIED
 from mlcc.targets.emulate.collectives import name_of
 
 Maps = Mapping[tir.Var, MapForm]
-_MAP_WORDS = 2 * MOST_DIMS  # int64 numbers: the address, extents, strides
+_MAP_WORDS = 2 * MAX_DIMS  # int64 numbers: the address, extents, strides
 
 
 def bulk_copy(node: tir.Call, maps: Maps, thread: Expr) -> list[Stmt] | None:
@@ -88,7 +88,7 @@ class _Box:
             inside = c.logical_and(inside, c.logical_and(c.greater_equal(coordinate, 0), c.less(coordinate, extent)))
             stride: Expr = c.const(1, INT64)
             if d:
-                stride = c.floordiv(c.load(self.map_words.buffer, MOST_DIMS + d), size)
+                stride = c.floordiv(c.load(self.map_words.buffer, MAX_DIMS + d), size)
             tensor_index = c.add(tensor_index, c.mul(coordinate, stride))
             box_index = c.add(box_index, c.mul(var, factor))
             factor *= form.counts[d]

@@ -13,7 +13,7 @@ from mlcc.errors import CallError, CompileError, Diagnostic, error
 from mlcc.interp.expressions import ExprCompiler
 from mlcc.interp.state import State
 from mlcc.ir import tir
-from mlcc.ir.narrow import encode
+from mlcc.ir.narrow_floats import encode
 from mlcc.machine.target import LlvmTarget
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.runtime import elf, externs

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.checked import INDEX, checked_index
+from mlcc.ir.checked_index import INDEX_ERROR, checked_index
 from mlcc.ir.dtypes import INT32, INT64
 from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
@@ -170,7 +170,7 @@ class _LowerIntrinsics(TirMutator):
         if check is None or self._error is None:
             return super().expr_call(node)
         args = (self.expr(check.index), self.expr(check.extent), c.const(check.from_end))
-        number = c.const(self._numbers[INDEX, check.message], INT32)
+        number = c.const(self._numbers[INDEX_ERROR, check.message], INT32)
         return tir.Call(node.dtype, tir.Op(f"tir.{NOTED_INDEX}"), (*args, number, self._error.data), span=node.span)
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:

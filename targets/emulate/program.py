@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from mlcc.errors import CallError, error
-from mlcc.interp.prim_func import Program, as_argument, running
+from mlcc.interp.prim_func import CompiledPrimFunc, as_argument, interpreter_context
 from mlcc.interp.state import State
 from mlcc.ir import relax, tir
-from mlcc.ir.checked import INDEX
+from mlcc.ir.checked_index import INDEX_ERROR
 from mlcc.ir.node import replace
 from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
 from mlcc.passes.gpu.tensor_map import TensorMap, is_tensor_map
-from mlcc.runtime.abi import RECORD, filled
-from mlcc.runtime.launch.tensor_map import plain, tensor_map
+from mlcc.runtime.abi import ERROR_RECORD_BYTES, fill_numbers
+from mlcc.runtime.launch.tensor_map import encode_as_numbers, tensor_map
 from mlcc.targets.emulate.compiled import Emulated, LaunchOutcome, Mode, evaluate, load_kernels
 
 
@@ -54,7 +54,7 @@ def run_host(
         asserts = kernel.kernel.asserts
 
         def launch(*values: Any) -> None:
-            record = np.zeros(RECORD // 8, np.int64)
+            record = np.zeros(ERROR_RECORD_BYTES // 8, np.int64)
             values = pack_tensor_maps(kernel.kernel, values, maps[kernel.kernel.name])
             if asserts:
                 values = (*values, record)
@@ -66,16 +66,16 @@ def run_host(
             number = int(record.view(np.int32)[0])
             if number:
                 kind, message = asserts[number - 1]
-                if kind == INDEX:
-                    raise CallError(error("E0818", filled(message, int(record[1]), int(record[2]))))
+                if kind == INDEX_ERROR:
+                    raise CallError(error("E0818", fill_numbers(message, int(record[1]), int(record[2]))))
                 raise CallError(error("E0813", message or "an assertion failed"))
 
         return launch
 
     host = replace(program.func, body=tuple(rewrite_bottom_up(s, as_packed) for s in program.func.body))
-    with running():
+    with interpreter_context():
         env = {name: launcher(kernel) for name, kernel in kernels.items()}
-        Program(host).run([as_argument(a) for a in args], State(env, {}))
+        CompiledPrimFunc(host).run([as_argument(a) for a in args], State(env, {}))
 
 
 def _map_operands(arg: tir.Expr) -> tuple[tir.Expr, ...]:
@@ -98,7 +98,9 @@ def pack_tensor_maps(kernel: DeviceKernel, values: Sequence[Any], maps: Sequence
         base, rank = next(remaining), len(tensor_map_value.dims)
         dims, strides = ([int(next(remaining)) for _ in range(n)] for n in (rank, rank - 1))
         address = base.__array_interface__["data"][0]
-        arguments.append(np.frombuffer(plain(tensor_map(tensor_map_value.spec, address, dims, strides)), np.uint8))
+        arguments.append(
+            np.frombuffer(encode_as_numbers(tensor_map(tensor_map_value.spec, address, dims, strides)), np.uint8)
+        )
     return tuple(arguments)
 
 

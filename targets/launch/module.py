@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlcc.errors import CompileError, Diagnostic, together
+from mlcc.errors import CompileError, Diagnostic, merge_repeated
 from mlcc.grammar.printer.printer import script
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.tensor_data import TensorData
 from mlcc.passes.gpu import DeviceKernel
-from mlcc.recursion import MIXED, deep_recursion, uncollected
+from mlcc.recursion import FRAMES_WITH_C, deep_recursion, gc_disabled
 from mlcc.runtime.abi import DETAIL_SHIFT
 from mlcc.runtime.launch.plan import VERSION
 from mlcc.targets.launch.program import LaunchContext, kernel_facts
 from mlcc.targets.launch.steps import function_plan
 from mlcc.targets.plan.context import Planning
-from mlcc.targets.plan.exports import messages, public_functions, symbol_of
+from mlcc.targets.plan.exports import error_messages, public_functions, symbol_of
 from mlcc.targets.plan.manifest import function_facts, object_facts
-from mlcc.targets.plan.memory import lay_out
+from mlcc.targets.plan.memory import assign_workspace
 from mlcc.targets.plan.planner import plan_relax
 from mlcc.targets.plan.prim import plan_prim
 from mlcc.targets.plan.steps import HostFunction
@@ -47,7 +47,7 @@ class LaunchModule:
 
 def plan_module(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str) -> LaunchModule:
     """Plan every public function and what it calls; `about` is the manifest's `target`. Raises CompileError."""
-    with deep_recursion(MIXED), uncollected():
+    with deep_recursion(FRAMES_WITH_C), gc_disabled():
         return _plan(module, about, opt_level, pipeline)
 
 
@@ -62,7 +62,7 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
         except CompileError as exc:
             findings += [d for d in exc.diagnostics if d not in findings]
     if findings:
-        raise CompileError(together(findings))
+        raise CompileError(merge_repeated(findings))
     plans = {f.name: function_plan(f, shared) for f in planned}
     ctx = shared.ctx
     kernels = {k.name: kernel_facts(k, ctx) for k in ctx.kernels()}
@@ -72,7 +72,7 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
         "programs": {name: p.plan for name, p in ctx.programs.items()},
         "kernels": kernels,
         "constants": [_constant_entry(c) for c in shared.constants],
-        "errors": [[code, text] for code, text in messages(shared) if code >> DETAIL_SHIFT],
+        "errors": [[code, text] for code, text in error_messages(shared) if code >> DETAIL_SHIFT],
     }
     facts = object_facts(
         {f.name: function_facts(f, symbol_of(f.name)) for f in planned}, shared, about,
@@ -85,7 +85,7 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
 
 def _plan_function(name: str, func: relax.Function | tir.PrimFunc, shared: Planning[LaunchContext]) -> HostFunction:
     plan = plan_prim(name, func, shared) if isinstance(func, tir.PrimFunc) else plan_relax(name, func, shared)
-    lay_out(plan)
+    assign_workspace(plan)
     return plan
 
 

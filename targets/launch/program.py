@@ -27,12 +27,12 @@ from mlcc.runtime.launch.device import SCALARS
 from mlcc.runtime.launch.tensor_map import BYTES as MAP_BYTES
 from mlcc.targets.launch.names import Names
 from mlcc.targets.launch.scalars import as_json
-from mlcc.targets.plan.exports import numbered
+from mlcc.targets.plan.exports import error_code_for
 from mlcc.targets.plan.signature import KernelSignature, signature
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class PlannedProgram:
     """A PrimFunc of the module for the planner (`signature`, `workspace`) and the launch plan (`plan`)."""
 
     source: DeviceProgram
@@ -46,7 +46,7 @@ class LaunchContext:
     """The planning context of targets whose kernels run on a device; see `PlanContext`."""
 
     functions: Mapping[str, tir.PrimFunc]
-    programs: dict[str, Program] = field(default_factory=dict)
+    programs: dict[str, PlannedProgram] = field(default_factory=dict)
     packed: dict[str, int] = field(default_factory=dict)
     errors: dict[tuple[str, str], int] = field(default_factory=dict)
     externs: dict[str, None] = field(default_factory=dict)
@@ -55,9 +55,9 @@ class LaunchContext:
         return self.packed.setdefault(name, len(self.packed))
 
     def error_code(self, kind: str, message: str) -> int:
-        return numbered(self.errors, kind, message)
+        return error_code_for(self.errors, kind, message)
 
-    def kernel(self, name: str) -> Program:
+    def kernel(self, name: str) -> PlannedProgram:
         """Return the program of a PrimFunc of the module, translated on first use. Raises CompileError."""
         program = self.programs.get(name)
         if program is None:
@@ -93,7 +93,7 @@ class _HostCode:
         self.binds: dict[tir.Var, tir.Expr] = {}
         self.workspace: tir.Expr = tir.IntImm(INT64, 0)
 
-    def program(self) -> Program:
+    def program(self) -> PlannedProgram:
         uses = effects(self.func, functions=self.ctx.functions)
         params = []
         for var, buffer in zip(self.func.params, self.func.buffers, strict=True):
@@ -108,7 +108,7 @@ class _HostCode:
         symbols = [self.names.add(s) for s in self.signature.symbols]
         body = self.body(self.func.body)
         plan = {"params": params, "symbols": symbols, "steps": body}
-        return Program(self.source, self.signature, self.workspace, plan)
+        return PlannedProgram(self.source, self.signature, self.workspace, plan)
 
     def body(self, stmts: tuple[tir.Stmt, ...]) -> list[dict[str, Any]]:
         return [step for stmt in stmts for step in self.step(stmt)]
@@ -219,7 +219,7 @@ class _HostCode:
         """Return a launch step: extents and arguments as host expressions."""
         operands: list[Any] = []
         param_values: dict[tir.Var, Any] = {}
-        for param, arg in zip(plain_params(kernel), args, strict=False):
+        for param, arg in zip(value_params(kernel), args, strict=False):
             if param in kernel.maps:
                 operands.append({"map": self._map(arg, kernel.maps[param])})
             elif param.dtype.is_handle:
@@ -244,14 +244,14 @@ class _HostCode:
         return entry
 
 
-def plain_params(kernel: DeviceKernel) -> tuple[tir.Var, ...]:
+def value_params(kernel: DeviceKernel) -> tuple[tir.Var, ...]:
     """Return the parameters that a launch passes values for: all but the error record."""
     return kernel.params[:-1] if kernel.asserts else kernel.params
 
 
 def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
     """Return a kernel's entry in the plan: parameters, constant extents, error codes of its assertions."""
-    facts = kernel_form(kernel)
+    facts = launch_signature(kernel)
     for param, kind in zip(kernel.params, facts["params"], strict=True):
         if kind != "ptr" and kind not in SCALARS and param not in kernel.maps:
             message = f"a kernel parameter cannot be a scalar of dtype {kind} (`{param.name}`)"
@@ -261,7 +261,7 @@ def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
     return facts
 
 
-def kernel_form(kernel: DeviceKernel) -> dict[str, Any]:
+def launch_signature(kernel: DeviceKernel) -> dict[str, Any]:
     """Return the launch signature of a kernel.
 
     It has the kinds of parameters, threads of a block (0: not constant), and bytes of shared memory (-1: not constant).

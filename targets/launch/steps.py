@@ -18,7 +18,6 @@ from mlcc.targets.plan.context import AnyPlanning
 from mlcc.targets.plan.manifest import symbol_names
 from mlcc.targets.plan.prim import offset_bytes
 from mlcc.targets.plan.steps import (
-    Again,
     Branch,
     CallKernel,
     CallPacked,
@@ -26,9 +25,10 @@ from mlcc.targets.plan.steps import (
     Copy,
     HostFunction,
     Loop,
-    Measure,
     Memory,
-    Place,
+    MemoryKind,
+    NextIteration,
+    ReadSymbol,
     Scalar,
     Shape,
     Step,
@@ -54,7 +54,7 @@ class _Writer:
             if leaf.kind == "scalar" and isinstance(leaf.value, tir.Var):
                 self.names.add(leaf.value)
         for step in walk_steps(func.steps):
-            if isinstance(step, Measure):
+            if isinstance(step, ReadSymbol):
                 self.names.add(step.symbol)
 
     def function(self) -> dict[str, Any]:
@@ -100,10 +100,10 @@ class _Writer:
         """Return the location of the byte `offset` of a piece of memory."""
         root = memory.root()
         match root.place:
-            case Place.TEMPORARY:
+            case MemoryKind.TEMPORARY:
                 assert root.offset is not None
                 return ["work", 0, self.scalar(self.func.dims.simplify(c.add(root.offset, offset)))]
-            case Place.CONSTANT:
+            case MemoryKind.CONSTANT:
                 return ["const", root.index, self.scalar(offset)]
         leaf = self.leaves[root.index]
         if (
@@ -141,14 +141,14 @@ class _Writer:
             case Check(condition=condition, code=code, exact=exact):
                 entry = {"do": "check", "cond": self.condition(condition), "code": code}
                 return entry | ({"exact": True} if exact else {})
-            case Measure(symbol=symbol, source=source, code=code):
+            case ReadSymbol(symbol=symbol, source=source, code=code):
                 return {"do": "measure", "name": self.names[symbol], "from": self.tensor(source), "code": code}
             case Branch(condition=condition, then_steps=then, else_steps=other):
                 entry = {"do": "if", "cond": self.condition(condition), "then": self.steps(then)}
                 return entry | ({"else": self.steps(other)} if other else {})
             case Loop(steps=steps):
                 return {"do": "loop", "body": self.steps(steps)}
-            case Again():
+            case NextIteration():
                 return {"do": "again"}
 
     def _program(self, step: CallKernel) -> dict[str, Any]:

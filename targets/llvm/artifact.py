@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from mlcc.errors import CompileError, error
-from mlcc.files import Content, pieces_of, write_files
+from mlcc.files import Content, byte_chunks, write_files
 from mlcc.ir.tensor_data import TensorData
 from mlcc.outputs import Outputs, check_suffix, kind_of
 from mlcc.runtime.abi import (
@@ -151,7 +151,7 @@ class ObjectArtifact(Artifact):
     def _constant_pieces(self) -> Iterator[Buffer]:
         for data in self.constants:
             if data.array is not None:
-                yield from pieces_of(data.array)
+                yield from byte_chunks(data.array)
             gap = -data.nbytes % ALIGNMENT
             if gap:
                 yield bytes(gap)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlcc.backends import At, Backend
+from mlcc.backends import Backend, LazyFunction
 from mlcc.machine.target import LlvmTarget
 from mlcc.outputs import ASSEMBLY, LLVM_IR, OBJECT, SHARED
 from mlcc.passes.manage.levels import FOLDED, FUSED_DECODING, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
@@ -13,7 +13,7 @@ _SCHEDULED = (
 )
 BACKEND = Backend(
     options=LlvmTarget,
-    facts=At("mlcc.machine.cpu_tables:CpuFacts.of"),
+    facts=LazyFunction("mlcc.machine.cpu_tables:CpuFacts.of"),
     # -O3 differs by what LLVM does behind them
     levels={**LEVELS, "O2": _SCHEDULED, "O3": _SCHEDULED},
     lowering=(
@@ -26,10 +26,10 @@ BACKEND = Backend(
         "flatten-buffers", "insert-access-checks",
     ),
     lower_names=("lower-loops",),
-    lower_options=At("mlcc.passes.lowering.options:cpu_lower_options"),
-    compile=At("mlcc.targets.llvm.module:compile_module"),
+    lower_options=LazyFunction("mlcc.passes.lowering.options:cpu_lower_options"),
+    compile=LazyFunction("mlcc.targets.llvm.module:compile_module"),
     outputs=(OBJECT, SHARED, ASSEMBLY, LLVM_IR),
     loadable=OBJECT,
-    header=At("mlcc.targets.llvm.object.header:c_header"),
+    header=LazyFunction("mlcc.targets.llvm.object.header:c_header"),
     regroups=True,
 )  # fmt: skip

@@ -15,7 +15,7 @@ from mlcc.machine.cpu import CPUS
 from mlcc.machine.target import LlvmTarget
 from mlcc.passes.manage.stages import SANITIZED
 from mlcc.progress import Announcer
-from mlcc.recursion import MIXED, deep_recursion, uncollected
+from mlcc.recursion import FRAMES_WITH_C, deep_recursion, gc_disabled
 from mlcc.runtime.machine import required
 from mlcc.targets.llvm.artifact import ObjectArtifact
 from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext, Shared
@@ -41,7 +41,7 @@ def _unit_announcer() -> Callable[[Unit, int, int], None]:
 
 def compile_module(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> ObjectArtifact:
     """Emit every public function and what it calls. Raises CompileError."""
-    with deep_recursion(MIXED), uncollected():
+    with deep_recursion(FRAMES_WITH_C), gc_disabled():
         return _compile(module, target, asked)
 
 

@@ -10,7 +10,6 @@ from mlcc.targets.plan.dims import choose
 from mlcc.targets.plan.steps import (
     Branch,
     Copy,
-    Ended,
     Memory,
     Scalar,
     Scope,
@@ -19,6 +18,7 @@ from mlcc.targets.plan.steps import (
     Tensor,
     Tuple,
     Unknown,
+    Unreachable,
     Value,
     refusal,
 )
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _Side = tuple[Value, set[Memory]]
 
 
-def branch(p: Planner, expr: relax.If, scope: Scope) -> Value:
+def plan_branch(p: Planner, expr: relax.If, scope: Scope) -> Value:
     """Plan a conditional and return its value. Raises CompileError."""
     step = Branch(condition(p, p.value(expr.condition, scope), expr.condition.span))
     then_value, then_memory = _plan_side(p, expr.true_branch, scope, step.then_steps)
@@ -67,9 +67,9 @@ def _join(p: Planner, step: Branch, then_side: _Side, else_side: _Side) -> Value
     """Merge the values of the two branches."""
     (then_value, then_memory), (else_value, else_memory) = then_side, else_side
     match then_value, else_value:
-        case Ended(), _:
+        case Unreachable(), _:
             return else_value
-        case _, Ended():
+        case _, Unreachable():
             return then_value
         case (Tuple(fields=a), Tuple(fields=b)) if len(a) == len(b):
             pairs = zip(a, b, strict=True)

@@ -11,7 +11,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.runtime.abi import dtype_code
 from mlcc.targets.plan.branch import condition as condition_of
-from mlcc.targets.plan.dims import as_number, widen
+from mlcc.targets.plan.dims import as_int, widen
 from mlcc.targets.plan.steps import (
     CallKernel,
     CallPacked,
@@ -41,7 +41,7 @@ def refuse(message: str, span: Span | None, code: str = "E0754", help: str | Non
     return CompileError(error(code, message, span, help=help))
 
 
-def call(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+def plan_call(p: Planner, expr: relax.Call, scope: Scope) -> Value:
     """Plan a call and return its value. Raises CompileError."""
     match expr.op:
         case tir.Op(name=name):
@@ -185,7 +185,7 @@ def _add_kernel_call(p: Planner, name: str, func: tir.PrimFunc, args: list[Value
                 f"`{symbol.name}` of `{name}` cannot be derived from the shapes of its arguments", span, "E0752"
             )
         symbols.append(p.dims.simplify(symbol_values[symbol]))
-    size = p.dims.simplify(as_number(widen(kernel.workspace, symbol_values)))
+    size = p.dims.simplify(as_int(widen(kernel.workspace, symbol_values)))
     workspace = None if tir.const_int(size) == 0 else p.memory(size)
     p.steps.append(CallKernel(name, tuple(checked), tuple(symbols), workspace))
 
@@ -193,7 +193,7 @@ def _add_kernel_call(p: Planner, name: str, func: tir.PrimFunc, args: list[Value
 def _scalar_values(func: tir.PrimFunc, args: list[Value]) -> dict[tir.Var, tir.Expr]:
     """Return the values of integer parameters."""
     return {
-        var: as_number(arg.value)
+        var: as_int(arg.value)
         for var, arg in zip(func.params, args, strict=True)
         if isinstance(arg, Scalar) and not arg.value.dtype.is_float
     }
@@ -244,11 +244,11 @@ def _kernel_argument(
     if len(buffer.shape) != len(arg.dims):
         raise refuse(f"{what} has {len(arg.dims)} dimensions, not {len(buffer.shape)}", span, "E0752")
     for index, (want, have) in enumerate(zip(buffer.shape, arg.dims, strict=True)):
-        p.require_equal(p.dims.simplify(as_number(widen(want, symbol_values))), have, f"dim {index} of {what}", span)
+        p.require_equal(p.dims.simplify(as_int(widen(want, symbol_values))), have, f"dim {index} of {what}", span)
     for index, (want, have) in enumerate(zip(buffer.strides, compact_strides(arg.dims), strict=False)):
-        p.require_equal(p.dims.simplify(as_number(widen(want, symbol_values))), have, f"stride {index} of {what}", span)
+        p.require_equal(p.dims.simplify(as_int(widen(want, symbol_values))), have, f"stride {index} of {what}", span)
     if buffer.elem_offset is not None:
-        offset = p.dims.simplify(as_number(widen(buffer.elem_offset, symbol_values)))
+        offset = p.dims.simplify(as_int(widen(buffer.elem_offset, symbol_values)))
         if tir.const_int(offset) != 0:
             shifted = c.sub(arg.offset, c.mul(offset, arg.dtype.bytes * arg.dtype.lanes))
             return Tensor(arg.memory, arg.dims, arg.dtype, p.dims.simplify(shifted))

@@ -45,7 +45,7 @@ def widen(expr: tir.Expr, symbols: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
             return c.not_equal(replacement, 0) if expr.dtype.is_bool and not replacement.dtype.is_bool else replacement
         case tir.Cast(value=value) if (value.dtype.is_int or value.dtype.is_bool) and expr.dtype.is_int:
             inner = widen(value, symbols)
-            return as_number(inner)
+            return as_int(inner)
         case tir.And(lhs=a, rhs=b) | tir.Or(lhs=a, rhs=b):
             join = c.logical_and if isinstance(expr, tir.And) else c.logical_or
             return join(widen(a, symbols), widen(b, symbols))
@@ -56,12 +56,12 @@ def widen(expr: tir.Expr, symbols: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
         case tir.Call(op=tir.Op(name=name), args=(a, t, f)) if name in _SELECT_CALLS:
             return choose(widen(a, symbols), widen(t, symbols), widen(f, symbols))
         case tir.Call(op=tir.Op(name=name), args=(a, b)) if name in CALLS:
-            return tir.Call(INT64, expr.op, (as_number(widen(a, symbols)), as_number(widen(b, symbols))))
+            return tir.Call(INT64, expr.op, (as_int(widen(a, symbols)), as_int(widen(b, symbols))))
         case tir.Let(var=var, value=value, body=body):
             return widen(body, {**symbols, var: widen(value, symbols)})
         case tir.BinaryOp(lhs=a, rhs=b) if type(expr) in ARITHMETIC or type(expr) in COMPARE or type(expr) in MIRROR:
             if a.dtype.is_int or a.dtype.is_bool:
-                left, right = as_number(widen(a, symbols)), as_number(widen(b, symbols))
+                left, right = as_int(widen(a, symbols)), as_int(widen(b, symbols))
                 if type(expr) in MIRROR:
                     return _mirrored(expr, left, right)
                 wide: tir.Expr = type(expr)(INT64 if type(expr) in ARITHMETIC else expr.dtype, left, right)
@@ -79,7 +79,7 @@ def _not_computable(message: str, span: Span | None) -> CompileError:
     return CompileError(error("E0753", message, span))
 
 
-def as_number(expr: tir.Expr) -> tir.Expr:
+def as_int(expr: tir.Expr) -> tir.Expr:
     """Convert a condition to 0 or 1; return numbers unchanged."""
     if not expr.dtype.is_bool:
         return expr
@@ -92,7 +92,7 @@ def choose(condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> tir.Expr:
     if known is not None:
         return true if known else false
     condition = condition if condition.dtype.is_bool else c.not_equal(condition, 0)
-    return tir.Select(INT64, condition, as_number(true), as_number(false))
+    return tir.Select(INT64, condition, as_int(true), as_int(false))
 
 
 class Dims:
@@ -159,7 +159,7 @@ def as_json(expr: tir.Expr, names: Mapping[tir.Var, str]) -> Any:
     raise AssertionError(f"{type(expr).__name__} is not widened")
 
 
-def plain(expr: tir.Expr) -> str:
+def format_dim(expr: tir.Expr) -> str:
     """Format an expression for messages: `n * 2`, without dtypes."""
     return show(_tuples(as_json(expr, {n: n.name for n in walk(expr) if isinstance(n, tir.Var)})))
 

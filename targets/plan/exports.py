@@ -7,21 +7,21 @@ from collections.abc import Iterable
 
 from mlcc.errors import CompileError, Diagnostic, Label, error
 from mlcc.ir import relax, tir
-from mlcc.ir.checked import INDEX
+from mlcc.ir.checked_index import INDEX_ERROR
 from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME, KINDS, PLACEHOLDER_PREFIX
 from mlcc.targets.plan.context import AnyPlanning
 
 SUFFIXES = ("", "_ws", "_ws_size", "_shape", "_error", "_query", "_run")
-MODULE_WIDE = ("time_run", "set_packed", "set_packed_slot", "set_parallel_for", "set_num_threads", "constants")
+MODULE_FUNCTIONS = ("time_run", "set_packed", "set_packed_slot", "set_parallel_for", "set_num_threads", "constants")
 
 # kinds of failed checks in sanitized code, in place of the name of a Python exception
 OUTSIDE, UNWRITTEN, RACE = "outside", "unwritten", "race"
-CHECKS = (INDEX, OUTSIDE, UNWRITTEN, RACE)
+CHECKS = (INDEX_ERROR, OUTSIDE, UNWRITTEN, RACE)
 _KIND_CODES = {kind: KIND_BY_NAME[kind.upper()].code for kind in CHECKS}
 _ASSERTION = KIND_BY_NAME["ASSERT"].code
 
 
-def numbered(errors: dict[tuple[str, str], int], kind: str, message: str) -> int:
+def error_code_for(errors: dict[tuple[str, str], int], kind: str, message: str) -> int:
     """Return the code of a failed check, added to the table on first use; equal messages share one."""
     return errors.setdefault((kind, message), _KIND_CODES.get(kind, _ASSERTION) | len(errors) + 1 << DETAIL_SHIFT)
 
@@ -40,7 +40,7 @@ def symbol_of(name: str, suffix: str = "") -> str:
 def public_functions(shared: AnyPlanning) -> dict[str, relax.Function | tir.PrimFunc]:
     """Return the functions that the artifact exports. Raises CompileError E0750 for two with the same C symbol."""
     functions = {name: f for name, f in shared.module.functions.items() if not f.is_private and not _is_composite(f)}
-    taken: dict[str, str] = {f"{PLACEHOLDER_PREFIX}_{word}": "" for word in MODULE_WIDE}
+    taken: dict[str, str] = {f"{PLACEHOLDER_PREFIX}_{word}": "" for word in MODULE_FUNCTIONS}
     findings: list[Diagnostic] = []
     for name, func in functions.items():
         for suffix in SUFFIXES:
@@ -65,7 +65,7 @@ def _is_composite(func: relax.Function | tir.PrimFunc) -> bool:
     return bool(func.attrs.get("Primitive")) or bool(func.attrs.get("Composite"))
 
 
-def messages(shared: AnyPlanning) -> Iterable[tuple[int, str]]:
+def error_messages(shared: AnyPlanning) -> Iterable[tuple[int, str]]:
     """Yield every error code of the object with its message."""
     for (_, text), code in shared.texts.items():
         yield code, text

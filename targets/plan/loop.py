@@ -14,18 +14,18 @@ from mlcc.errors import CompileError, Span
 from mlcc.ir import relax
 from mlcc.relax.tail_calls import tail_calls
 from mlcc.targets.plan.steps import (
-    Again,
     Closure,
     Copy,
-    Ended,
     Loop,
     Memory,
+    NextIteration,
     Scalar,
     Scope,
     Shape,
     Tensor,
     Tuple,
     Unknown,
+    Unreachable,
     Value,
     refusal,
 )
@@ -37,7 +37,7 @@ _HELP = "only a tail call of a function to itself, inside a branch, is supported
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Active:
+class ActiveLoop:
     """A loop that is being planned: its function, call depth, scope, and loop-carried values."""
 
     func: relax.Function
@@ -50,7 +50,7 @@ def is_loop(callee: Closure) -> bool:
     return bool(tail_calls(callee.name, callee.func))
 
 
-def loop(p: Planner, callee: Closure, scope: Scope) -> Value:
+def plan_loop(p: Planner, callee: Closure, scope: Scope) -> Value:
     """Plan a loop whose initial values are in `scope`, and return its final value."""
     func = callee.func
     invariant = _loop_invariant_params(callee)
@@ -60,7 +60,7 @@ def loop(p: Planner, callee: Closure, scope: Scope) -> Value:
     step = Loop()
     outer, p.steps = p.steps, step.steps
     p.conditional += 1
-    p.loops.append(Active(func, p.depth, scope, {param: scope.values[param] for param in func.params}))
+    p.loops.append(ActiveLoop(func, p.depth, scope, {param: scope.values[param] for param in func.params}))
     try:
         value = p.sequence(func.body, scope)
     finally:
@@ -68,12 +68,12 @@ def loop(p: Planner, callee: Closure, scope: Scope) -> Value:
         p.conditional -= 1
         p.steps = outer
     p.steps.append(step)
-    if isinstance(value, Ended):
+    if isinstance(value, Unreachable):
         raise refusal("E0756", f"`{callee.name}` calls itself on every path: the loop never ends", func.span)
     return value
 
 
-def again(p: Planner, callee: Closure, args: list[Value], span: Span | None) -> Value:
+def plan_next_iteration(p: Planner, callee: Closure, args: list[Value], span: Span | None) -> Value:
     """Plan the next iteration of the innermost loop. Raises CompileError for any other recursion."""
     active = p.loops[-1] if p.loops else None
     if active is None or active.func is not callee.func or active.depth != p.depth:
@@ -90,8 +90,8 @@ def again(p: Planner, callee: Closure, args: list[Value], span: Span | None) -> 
             p.steps.append(Copy(saved, source))
             copies[at] = target, saved
     p.steps += [Copy(target, source) for target, source in copies]
-    p.steps.append(Again())
-    return Ended()
+    p.steps.append(NextIteration())
+    return Unreachable()
 
 
 def _changing_value_error(what: str, span: Span | None) -> CompileError:

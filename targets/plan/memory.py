@@ -20,36 +20,36 @@ from mlcc.targets.plan.steps import (
     HostFunction,
     Loop,
     Memory,
-    Place,
+    MemoryKind,
     Step,
     tensors_of,
     walk_steps,
 )
 
 
-def lay_out(func: HostFunction) -> None:
+def assign_workspace(func: HostFunction) -> None:
     """Remove self-copies, number the steps, and assign every live temporary its offset in the workspace."""
-    func.steps = drop_needless(func.steps)
-    temporaries = lifetimes(func)
+    func.steps = remove_redundant_copies(func.steps)
+    temporaries = live_ranges(func)
     fixed = [m for m in temporaries if isinstance(m.size, tir.IntImm)]
     symbolic = [m for m in temporaries if not isinstance(m.size, tir.IntImm)]
     func.fixed_bytes = pack_fixed(fixed)
     func.places = share_slots(symbolic, func.fixed_bytes, func.dims)
 
 
-def drop_needless(steps: list[Step]) -> list[Step]:
+def remove_redundant_copies(steps: list[Step]) -> list[Step]:
     """Remove copies of memory to itself, and empty branches."""
     needed: list[Step] = []
     for step in steps:
         if isinstance(step, Copy) and _is_self_copy(step):
             continue
         if isinstance(step, Branch):
-            step.then_steps = drop_needless(step.then_steps)
-            step.else_steps = drop_needless(step.else_steps)
+            step.then_steps = remove_redundant_copies(step.then_steps)
+            step.else_steps = remove_redundant_copies(step.else_steps)
             if not step.then_steps and not step.else_steps:
                 continue
         if isinstance(step, Loop):
-            step.steps = drop_needless(step.steps)
+            step.steps = remove_redundant_copies(step.steps)
         needed.append(step)
     return needed
 
@@ -59,7 +59,7 @@ def _is_self_copy(step: Copy) -> bool:
     return same and step.target.offset is step.source.offset
 
 
-def lifetimes(func: HostFunction) -> list[Memory]:
+def live_ranges(func: HostFunction) -> list[Memory]:
     """Number the steps and compute the live range of every used temporary; return these in order of first use.
 
     A temporary that is live into a loop and used there is live until its end: the next iteration needs it.
@@ -73,7 +73,7 @@ def lifetimes(func: HostFunction) -> list[Memory]:
             memories.append(step.workspace)
         for memory in memories:
             root = memory.root()
-            if root.place is not Place.TEMPORARY:
+            if root.place is not MemoryKind.TEMPORARY:
                 continue
             temporaries.setdefault(root)
             root.first = number if root.first < 0 else root.first

@@ -6,12 +6,12 @@ from mlcc.errors import Span
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
-from mlcc.targets.plan.dims import Dims, as_number, widen
+from mlcc.targets.plan.dims import Dims, as_int, widen
 from mlcc.targets.plan.steps import (
     Leaf,
     Memory,
+    MemoryKind,
     Param,
-    Place,
     Scalar,
     Scope,
     Shape,
@@ -72,7 +72,7 @@ class Parameters:
                     raise refusal("E0757", f"the {missing} of parameter `{name}` is unknown", span)
                 dims = self._entry_dims(name, info.dims, ndim, scope)
                 leaf = Leaf(name, "tensor", dtype, dims, span=span)
-                memory = Memory(Place.ARGUMENT, byte_size(dims, dtype), name, self.leaf())
+                memory = Memory(MemoryKind.ARGUMENT, byte_size(dims, dtype), name, self.leaf())
                 return Param(name, leaf), Tensor(memory, dims, dtype)
             case relax.ShapeStructInfo(values=values, ndim=ndim):
                 if values is None and ndim < 0:
@@ -95,7 +95,7 @@ class Parameters:
             elif isinstance(info.value, tir.Var):
                 value = scope.symbols[info.value]
             else:
-                value = as_number(widen(info.value, scope.symbols))
+                value = as_int(widen(info.value, scope.symbols))
             body_value = c.not_equal(value, 0) if dtype.is_bool else value
             return Param(name, Leaf(name, "scalar", dtype, value=value, span=span)), Scalar(body_value)
         if not dtype.is_float or dtype.lanes > 1 or not isinstance(info.value, tir.Var | None):
@@ -113,4 +113,4 @@ class Parameters:
     ) -> tuple[tir.Expr, ...]:
         if dims is None:
             return tuple(self.symbol(f"{name}_{i}", True) for i in range(ndim))
-        return tuple(self.dims.simplify(as_number(widen(d, scope.symbols))) for d in dims)
+        return tuple(self.dims.simplify(as_int(widen(d, scope.symbols))) for d in dims)

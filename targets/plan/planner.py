@@ -17,8 +17,8 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.ir.visit import substitute
 from mlcc.targets.plan import branch, calls, loop
 from mlcc.targets.plan.context import AnyPlanning
-from mlcc.targets.plan.dims import Dims, as_number, plain, widen
-from mlcc.targets.plan.measured import NOT_KNOWN, Measured
+from mlcc.targets.plan.data_dependent import NOT_KNOWN, DataDependentSymbols
+from mlcc.targets.plan.dims import Dims, as_int, format_dim, widen
 from mlcc.targets.plan.params import Parameters
 from mlcc.targets.plan.steps import (
     ZERO,
@@ -26,13 +26,12 @@ from mlcc.targets.plan.steps import (
     Closure,
     Constraint,
     Copy,
-    Ended,
     HostFunction,
     Leaf,
-    Measure,
     Memory,
+    MemoryKind,
     Param,
-    Place,
+    ReadSymbol,
     Scalar,
     Scope,
     Shape,
@@ -41,6 +40,7 @@ from mlcc.targets.plan.steps import (
     Text,
     Tuple,
     Unknown,
+    Unreachable,
     Value,
     byte_size,
     refusal,
@@ -63,8 +63,8 @@ class Planner:
         self.constraints: list[Constraint] = []
         self.lines: dict[int, int] = {}
         self.conditional = 0  # number of enclosing branches and loops
-        self.loops: list[loop.Active] = []  # enclosing loops, the innermost last
-        self.measured = Measured(self.dims)
+        self.loops: list[loop.ActiveLoop] = []  # enclosing loops, the innermost last
+        self.measured = DataDependentSymbols(self.dims)
         self.findings: list[Diagnostic] = []
         self._active: list[tuple[str, relax.Function]] = []
         self._inlined = 0
@@ -118,9 +118,9 @@ class Planner:
                 bounds = self.bounds(dims, span, f"the result of `{self.name}`")
                 actual = None if bounds is dims else dims
                 leaf = Leaf(name, "tensor", dtype, bounds, read=False, written=True, span=span, actual=actual)
-                target = Memory(Place.RESULT, byte_size(bounds, dtype), name, self.params.leaf())
+                target = Memory(MemoryKind.RESULT, byte_size(bounds, dtype), name, self.params.leaf())
                 source = value.memory.root()
-                if source.place is Place.TEMPORARY and self.is_whole(value, source):
+                if source.place is MemoryKind.TEMPORARY and self.is_whole(value, source):
                     source.into = target
                 else:
                     self.steps.append(Copy(Tensor(target, dims, dtype), value))
@@ -195,11 +195,11 @@ class Planner:
             case relax.TupleGetItem(tuple_value=inner, index=index):
                 return self._item(self.value(inner, scope), index, expr)
             case relax.If():
-                return branch.branch(self, expr, scope)
+                return branch.plan_branch(self, expr, scope)
             case relax.SeqExpr():
                 return self.sequence(expr, scope)
             case relax.Call():
-                return calls.call(self, expr, scope)
+                return calls.plan_call(self, expr, scope)
             case relax.Function():
                 return Closure("a nested function", expr, scope)
             case relax.GlobalVar(name=name):
@@ -221,7 +221,7 @@ class Planner:
             raise refusal("E0751", message, expr.span, help="put the file with the constants next to the text")
         dims = tuple(tir.IntImm(INT64, n) for n in data.shape)
         index = self.shared.constant(data)
-        return Tensor(Memory(Place.CONSTANT, tir.IntImm(INT64, data.nbytes), data.key, index), dims, data.dtype)
+        return Tensor(Memory(MemoryKind.CONSTANT, tir.IntImm(INT64, data.nbytes), data.key, index), dims, data.dtype)
 
     def _item(self, value: Value, index: int, expr: relax.Expr) -> Value:
         if isinstance(value, Tuple) and 0 <= index < len(value.fields):
@@ -236,7 +236,7 @@ class Planner:
         if len(args) != len(func.params):
             raise refusal("E0752", f"`{name}` takes {len(func.params)} arguments, not {len(args)}", span)
         if any(f is func for _, f in self._active):
-            return loop.again(self, callee, args, span)
+            return loop.plan_next_iteration(self, callee, args, span)
         self._inlined += 1
         if self._inlined > _MAX_INLINED_CALLS:
             raise refusal(
@@ -250,7 +250,7 @@ class Planner:
             scope.values[param] = arg
         self._active.append((name, func))
         try:
-            return loop.loop(self, callee, scope) if loop.is_loop(callee) else self.sequence(func.body, scope)
+            return loop.plan_loop(self, callee, scope) if loop.is_loop(callee) else self.sequence(func.body, scope)
         finally:
             self._active.pop()
 
@@ -266,7 +266,7 @@ class Planner:
 
     def dim(self, expr: tir.Expr, scope: Scope) -> tir.Expr:
         """Rewrite an extent over the symbols of the entry."""
-        return self.dims.simplify(as_number(widen(expr, scope.symbols)))
+        return self.dims.simplify(as_int(widen(expr, scope.symbols)))
 
     # ------------------------------------------------------------ memory
 
@@ -297,13 +297,13 @@ class Planner:
         for index in range(count):
             symbol = self.measured.symbol(f"{name}_{index}")
             offset = self.dims.simplify(c.add(source.offset, 8 * index))
-            self.steps.append(Measure(symbol, Tensor(source.memory, (), INT64, offset), code))
+            self.steps.append(ReadSymbol(symbol, Tensor(source.memory, (), INT64, offset), code))
             symbols.append(symbol)
         return Shape(tuple(symbols))
 
     def memory(self, size: tir.Expr, name: str = "") -> Memory:
         size = self.measured.bound(size, None, name or "a value") if self.measured.has(size) else size
-        memory = Memory(Place.TEMPORARY, self.dims.simplify(size), name)
+        memory = Memory(MemoryKind.TEMPORARY, self.dims.simplify(size), name)
         self.memories.append(memory)
         return memory
 
@@ -341,7 +341,7 @@ class Planner:
                     self._match_dims(values, dims, scope, what, span)
             case relax.PrimStructInfo(value=want), Scalar(value=have) if want is not None:
                 if not have.dtype.is_float:
-                    self._match_dims((want,), (as_number(have),), scope, what, span)
+                    self._match_dims((want,), (as_int(have),), scope, what, span)
             case relax.TupleStructInfo(fields=fields), Tuple(fields=parts):
                 if len(fields) != len(parts):
                     raise refusal("E0752", f"{what} is a tuple of {len(parts)}, not {len(fields)}", span)
@@ -353,7 +353,7 @@ class Planner:
                 pass
             case relax.FuncStructInfo(), Closure():
                 pass
-            case _, Ended():
+            case _, Unreachable():
                 pass
             case _, Unknown(reason=reason):
                 if reason is None:
@@ -373,7 +373,7 @@ class Planner:
             case relax.ShapeStructInfo(values=values), Shape(dims=dims) if values is not None:
                 pairs = list(zip(values, dims, strict=False))
             case relax.PrimStructInfo(value=want), Scalar(value=have) if want is not None:
-                pairs = [(want, have if have.dtype.is_float else as_number(have))]
+                pairs = [(want, have if have.dtype.is_float else as_int(have))]
             case relax.TupleStructInfo(fields=fields), Tuple(fields=parts):
                 for field_info, part in zip(fields, parts, strict=False):
                     self._bind_symbols(field_info, part, scope)
@@ -385,7 +385,7 @@ class Planner:
         self, want: tuple[tir.Expr, ...], have: tuple[tir.Expr, ...], scope: Scope, what: str | None, span: Span | None
     ) -> None:
         for index, (dim, actual) in enumerate(zip(want, have, strict=True)):
-            label = plain(actual) if what is None else f"dim {index} of {what}"
+            label = format_dim(actual) if what is None else f"dim {index} of {what}"
             self.require_equal(self.dim(dim, scope), actual, label, span)
 
     def require_equal(self, want: tir.Expr, have: tir.Expr, what: str, span: Span | None) -> None:
@@ -395,13 +395,17 @@ class Planner:
         """
         equal = self.dims.equal(want, have)
         if equal is False:
-            has_name = what != plain(have)
-            text = f"{what} is {plain(have)}, not {plain(want)}" if has_name else f"{what} is not {plain(want)}"
+            has_name = what != format_dim(have)
+            text = (
+                f"{what} is {format_dim(have)}, not {format_dim(want)}"
+                if has_name
+                else f"{what} is not {format_dim(want)}"
+            )
             raise refusal("E0752", text, span)
         if equal is not None:
             return
         line = 0 if span is None else span.source.line_col(span.start)[0]
-        code = self.shared.code("CAST", f"{self.name}: {what} is not {plain(want)}")
+        code = self.shared.code("CAST", f"{self.name}: {what} is not {format_dim(want)}")
         is_data_dependent = self.measured.has(want) or self.measured.has(have)  # cannot be checked at entry
         if self.conditional or is_data_dependent:
             self.steps.append(Check(Scalar(tir.EQ(BOOL, want, have)), code, exact=True))

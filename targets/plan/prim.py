@@ -8,8 +8,8 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.effects import READ, WRITE, effects
 from mlcc.targets.plan.context import AnyPlanning
-from mlcc.targets.plan.dims import Dims, as_number, widen
-from mlcc.targets.plan.steps import CallKernel, HostFunction, Leaf, Memory, Param, Place, Scalar, Tensor, byte_size
+from mlcc.targets.plan.dims import Dims, as_int, widen
+from mlcc.targets.plan.steps import CallKernel, HostFunction, Leaf, Memory, MemoryKind, Param, Scalar, Tensor, byte_size
 
 
 def plan_prim(name: str, func: tir.PrimFunc, shared: AnyPlanning) -> HostFunction:
@@ -23,18 +23,18 @@ def plan_prim(name: str, func: tir.PrimFunc, shared: AnyPlanning) -> HostFunctio
         if buffer is not None:
             leaf = _tensor_leaf(buffer, symbols, dims, uses.get(buffer.data, 0))
             size = byte_size(leaf.dims, buffer.dtype)
-            args.append(Tensor(Memory(Place.ARGUMENT, size, buffer.name, index), leaf.dims, buffer.dtype))
+            args.append(Tensor(Memory(MemoryKind.ARGUMENT, size, buffer.name, index), leaf.dims, buffer.dtype))
         elif var.dtype.is_handle:
             leaf = Leaf(var.name, "pointer", var.dtype, span=var.span)
-            args.append(Tensor(Memory(Place.ARGUMENT, tir.IntImm(INT64, 0), var.name, index), (), var.dtype))
+            args.append(Tensor(Memory(MemoryKind.ARGUMENT, tir.IntImm(INT64, 0), var.name, index), (), var.dtype))
         else:
             value = symbols.get(var, var)
             leaf = Leaf(var.name, "scalar", var.dtype, value=value, span=var.span)
             args.append(Scalar(value))
         params.append(Param(leaf.name, leaf))
     kernel = shared.ctx.kernel(name)
-    size = dims.simplify(as_number(widen(kernel.workspace, symbols)))
-    workspace = None if tir.const_int(size) == 0 else Memory(Place.TEMPORARY, size, name)
+    size = dims.simplify(as_int(widen(kernel.workspace, symbols)))
+    workspace = None if tir.const_int(size) == 0 else Memory(MemoryKind.TEMPORARY, size, name)
     step = CallKernel(name, tuple(args), tuple(symbols[s] for s in kernel.signature.symbols), workspace)
     host = HostFunction(name, "prim", tuple(params), None, _entry_symbols(symbols), [step], dims, func.span)
     host.memories = [] if workspace is None else [workspace]
@@ -68,9 +68,9 @@ def _symbols(func: tir.PrimFunc, dims: Dims) -> dict[tir.Var, tir.Expr]:
 
 def _tensor_leaf(buffer: tir.Buffer, symbols: dict[tir.Var, tir.Expr], dims: Dims, use: int) -> Leaf:
     try:
-        shape = tuple(dims.simplify(as_number(widen(d, symbols))) for d in buffer.shape)
-        strides = tuple(dims.simplify(as_number(widen(s, symbols))) for s in buffer.strides)
-        offset = None if buffer.elem_offset is None else dims.simplify(as_number(widen(buffer.elem_offset, symbols)))
+        shape = tuple(dims.simplify(as_int(widen(d, symbols))) for d in buffer.shape)
+        strides = tuple(dims.simplify(as_int(widen(s, symbols))) for s in buffer.strides)
+        offset = None if buffer.elem_offset is None else dims.simplify(as_int(widen(buffer.elem_offset, symbols)))
     except CompileError as exc:
         message = f"the shape of `{buffer.name}` cannot be derived from the arguments: {exc.diagnostics[0].message}"
         raise CompileError(error("E0757", message, buffer.span)) from None

@@ -20,7 +20,7 @@ from mlcc.targets.plan.dims import Dims
 ZERO = tir.IntImm(INT64, 0)
 
 
-class Place(enum.Enum):
+class MemoryKind(enum.Enum):
     """The kind of a piece of memory."""
 
     ARGUMENT = "argument"  # a parameter's tensor
@@ -37,7 +37,7 @@ class Memory:
     `into` is the piece that this one was coalesced with.
     """
 
-    place: Place
+    place: MemoryKind
     size: tir.Expr
     name: str = ""
     index: int = -1
@@ -117,11 +117,11 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ended:
+class Unreachable:
     """The value of a tail call: control continues with the next iteration of a loop, not here."""
 
 
-Value = Tensor | Scalar | Shape | Tuple | Text | Storage | Closure | Unknown | Ended
+Value = Tensor | Scalar | Shape | Tuple | Text | Storage | Closure | Unknown | Unreachable
 
 
 def byte_size(dims: tuple[tir.Expr, ...], dtype: DType) -> tir.Expr:
@@ -190,7 +190,7 @@ class Check:
 
 
 @dataclass(eq=False, slots=True)
-class Measure:
+class ReadSymbol:
     """Bind a symbol to the int64 at `source`, a tensor without dimensions; fail with `code` if it is negative."""
 
     symbol: tir.Var
@@ -216,13 +216,13 @@ class Loop:
 
 
 @dataclass(eq=False, slots=True)
-class Again:
+class NextIteration:
     """Start the next iteration of the innermost loop."""
 
     number: int = 0
 
 
-Step = CallKernel | CallPacked | Copy | Check | Measure | Branch | Loop | Again
+Step = CallKernel | CallPacked | Copy | Check | ReadSymbol | Branch | Loop | NextIteration
 
 
 def walk_steps(steps: list[Step]) -> Iterator[Step]:
@@ -244,7 +244,7 @@ def tensors_of(step: Step) -> Iterator[Tensor]:
         case Copy(target=a, source=b):
             yield a
             yield b
-        case Measure(source=source):
+        case ReadSymbol(source=source):
             yield source
         case Check(condition=cond) | Branch(condition=cond):
             if isinstance(cond, Tensor):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mlcc.ir import relax, tir
-from mlcc.ir.checked import INDEX, checked_index
+from mlcc.ir.checked_index import INDEX_ERROR, checked_index
 from mlcc.ir.construct import round_float
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.targets.source.dialect import refuse
@@ -378,7 +378,7 @@ def _checked_index(w: KernelWriter, node: tir.Call) -> Text:
     check = checked_index(node)
     if check is None:
         raise refuse("`T.checked_index` takes an index, an extent, a text, a dimension and a bool", node.span)
-    number = w.failure_number(INDEX, check.message)
+    number = w.failure_number(INDEX_ERROR, check.message)
     wide = _cast_name(w, INT64)
     index, extent = (f"{wide}({text(w, part)})" for part in (check.index, check.extent))
     helper = w.language.use("checked_from_end" if check.from_end and not check.index.dtype.is_uint else "checked_index")

@@ -18,8 +18,8 @@ from mlcc.passes.gpu.wgmma_layout import accumulators
 from mlcc.targets.source import expressions as ex
 from mlcc.targets.source.dialect import HELPERS, Dialect, Param, refuse
 from mlcc.targets.source.lanes import Lanes, vector_loads
-from mlcc.targets.source.names import identifier, scalars
-from mlcc.targets.source.names import written as written_by
+from mlcc.targets.source.names import identifier, scalar_view
+from mlcc.targets.source.names import written_pointers as written_by
 from mlcc.targets.source.tensor_cores import in_registers
 
 _SHORT = {"blockIdx": "b", "threadIdx": "t"}
@@ -243,10 +243,10 @@ class KernelWriter:
             ):
                 index = load.indices[0]
                 starts = [self._lanes.of(index, lane, loaded) for lane in range(index.dtype.lanes)]
-                loaded[id(load)] = [tir.BufferLoad(dtype, scalars(buffer), (s,), span=load.span) for s in starts]
+                loaded[id(load)] = [tir.BufferLoad(dtype, scalar_view(buffer), (s,), span=load.span) for s in starts]
                 return
             starts, first = self._elements(buffer, load.indices[0])
-            flat = scalars(buffer)
+            flat = scalar_view(buffer)
             if first is None or any(g.dtype.lanes > 1 for g in guards):
                 lanes: list[tir.Expr] = [tir.BufferLoad(dtype, flat, (s,), span=load.span) for s in starts]
                 loaded[id(load)] = (

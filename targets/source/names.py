@@ -8,7 +8,7 @@ from mlcc.ir import tir
 from mlcc.ir.node import find, replace, walk
 
 
-def scalars(buffer: tir.Buffer) -> tir.Buffer:
+def scalar_view(buffer: tir.Buffer) -> tir.Buffer:
     """Return a view of the same memory with scalar elements."""
     return buffer if buffer.dtype.lanes == 1 else replace(buffer, dtype=buffer.dtype.element)
 
@@ -20,7 +20,7 @@ def identifier(hint: str, words: frozenset[str]) -> str:
     return f"{name}_" if name in words else name
 
 
-def written(body: tuple[tir.Stmt, ...]) -> set[tir.Var]:
+def written_pointers(body: tuple[tir.Stmt, ...]) -> set[tir.Var]:
     """Return the pointers through which memory may be written."""
     pointers: set[tir.Var] = set()
     for stmt in body:

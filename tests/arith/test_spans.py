@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from mlcc.arith.spans import Spans
+from mlcc.arith.symbolic_extents import SymbolicExtents
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
@@ -25,8 +25,8 @@ def mod(a: tir.Expr, b: tir.Expr | int) -> tir.Expr:
     return c.floormod(a, c.as_expr(b, INT64))
 
 
-def spans() -> Spans:
-    made = Spans([B, M])
+def spans() -> SymbolicExtents:
+    made = SymbolicExtents([B, M])
     for var, extent in EXTENTS.items():
         made.bind(var, extent)
     return made
@@ -70,4 +70,4 @@ def test_what_loops_decide_is_not_divided_by_sizes(expr: tir.Expr) -> None:
 
 def test_a_variable_that_is_no_size_decides_nothing() -> None:
     expr = div(FLAT, M)
-    assert Spans([B]).simplify(expr) is expr
+    assert SymbolicExtents([B]).simplify(expr) is expr

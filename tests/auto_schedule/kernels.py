@@ -10,8 +10,8 @@ import mlcc
 from mlcc.backends import facts_of
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.passes.auto_schedule.apply_rules import RuleOutcome, schedule_module
 from mlcc.passes.auto_schedule.as_script import as_script
-from mlcc.passes.auto_schedule.choose import Answer, answers
 from mlcc.verify import check
 
 NATIVE = "llvm{cpu=native}"
@@ -29,9 +29,9 @@ def graph(params: str, *lines: str, result: str) -> str:
     return f"{head}{body}\n        R.output({result})\n    return {result}\n"
 
 
-def chosen(mod: IRModule, target: str = NATIVE) -> dict[str, Answer]:
+def chosen(mod: IRModule, target: str = NATIVE) -> dict[str, RuleOutcome]:
     """What the rules make of each function; a rule that breaks, and a module that is not well-formed, fail here."""
-    found = {a.name: a for a in answers(mod, facts_of(target))}
+    found = {a.name: a for a in schedule_module(mod, facts_of(target))}
     for one in found.values():
         if one.broken is not None:
             raise one.broken

@@ -10,7 +10,7 @@ import pytest
 import mlcc
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.target import Target
-from mlcc.passes.auto_schedule.choose import answers
+from mlcc.passes.auto_schedule.apply_rules import schedule_module
 
 GROUP = 32
 CODED = {  # the parameters of a text, and what the matrix is made of
@@ -92,7 +92,7 @@ def test_products_match_numpy(kind: str) -> None:
 def _answers(text: str, pipeline: str = "dequantize=true") -> dict[str, Any]:
     before = f"normalize,lower-to-tir{{accurate=true}},annotate-op-pattern,fuse{{{pipeline}}},fuse-tir"
     facts = CpuFacts.of(Target.parse("llvm{cpu=znver4}"))
-    return {a.name: a for a in answers(mlcc.run_passes(mlcc.parse(text), before), facts)}
+    return {a.name: a for a in schedule_module(mlcc.run_passes(mlcc.parse(text), before), facts)}
 
 
 @pytest.mark.parametrize("kind", CODED)

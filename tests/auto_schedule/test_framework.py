@@ -14,8 +14,8 @@ from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import walk
 from mlcc.machine.cpu_tables import CpuFacts
-from mlcc.passes.auto_schedule.choose import answer, report
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.apply_rules import report, schedule_function
+from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import RULES
 from mlcc.verify import check
@@ -52,7 +52,7 @@ def test_facts_come_from_the_target() -> None:
 )  # fmt: skip
 def test_what_somebody_scheduled_stays(old: str, new: str, why: str) -> None:
     func = mlcc.parse(MATMUL.replace(old, new))["main"]
-    found = answer(func, "main", CpuFacts.of(NATIVE))
+    found = schedule_function(func, "main", CpuFacts.of(NATIVE))
     assert why in found.why and (found.func is None) == bool(why)
 
 
@@ -60,7 +60,7 @@ def test_what_somebody_scheduled_stays(old: str, new: str, why: str) -> None:
 def test_loops_of_other_kinds_stay(step: str) -> None:
     sch = mlcc.Schedule(mlcc.parse(CHAIN))
     sch.call(step, (sch.get_loops(sch.get_block("B"))[0],))
-    found = answer(sch.mod["main"], "main", CpuFacts.of(NATIVE))
+    found = schedule_function(sch.mod["main"], "main", CpuFacts.of(NATIVE))
     assert "not a plain serial one" in found.why
 
 
@@ -81,20 +81,20 @@ def test_a_rule_that_fails_leaves_the_kernel_to_the_next(monkeypatch: pytest.Mon
         raise ZeroDivisionError("oops")
 
     def declines(kernel: Kernel) -> str:
-        not_this("it is Friday")
+        not_applicable("it is Friday")
 
     made = {"a": midway, "b": broken, "c": declines}
     known = {rule: rule.function() for rule in RULES}
     monkeypatch.setattr(Rule, "function", lambda rule: made.get(rule.name) or known[rule])
     rules = (*(Rule(name, "") for name in made), *RULES)
     func = mlcc.parse(MATMUL)["main"]
-    found = answer(func, "main", CpuFacts.of(NATIVE), rules)
+    found = schedule_function(func, "main", CpuFacts.of(NATIVE), rules)
     said = dict(found.passed)
     assert "a step was refused: E0627" in said["a"]
     assert "ZeroDivisionError" in said["b"] and isinstance(found.broken, ZeroDivisionError)
     assert said["c"] == "it is Friday"
     assert found.rule is not None and found.func is not None
-    alone = answer(func, "main", CpuFacts.of(NATIVE))
+    alone = schedule_function(func, "main", CpuFacts.of(NATIVE))
     assert mlcc.structural_equal(found.func, alone.func)
     assert str(found.trace) == str(alone.trace)
     assert "not c: it is Friday" in report([found])
@@ -158,7 +158,7 @@ def test_generated_functions_keep_results(batch: int, all_cases: bool) -> None:
     taken = 0
     for seed in range(batch * 500, batch * 500 + (500 if all_cases else 60)):
         func = prim_func(seed, Options(asserts=False))
-        found = answer(func, "main", facts[seed % 2])
+        found = schedule_function(func, "main", facts[seed % 2])
         assert found.broken is None, seed
         if found.func is None:
             continue
@@ -192,7 +192,7 @@ def main(a: T.handle, b: T.handle):
 """
     )["main"]
     facts = CpuFacts.of(NATIVE)
-    found = answer(func, "main", facts)
+    found = schedule_function(func, "main", facts)
     assert found.func is not None and found.rule == "elementwise"
     extents = [tir.const_int(n.extent) for n in walk(found.func) if isinstance(n, tir.For)]
     assert [n for n in extents if n is not None] == [facts.lanes(4)]

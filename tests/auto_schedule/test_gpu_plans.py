@@ -15,7 +15,7 @@ from mlcc.backends import facts_of
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.passes.auto_schedule.plans import Plan, Planned, Plans
+from mlcc.passes.auto_schedule.plans import AppliedPlan, Plan, Plans
 from mlcc.verify import check
 from tests.auto_schedule.kernels import arguments, graph, lowered
 from tests.auto_schedule.products import Product
@@ -52,7 +52,7 @@ KERNELS: dict[str, tuple[Make, str, str, set[str]]] = {
 }  # fmt: skip
 
 
-def sample_plans(plans: Plans, count: int) -> list[Planned]:
+def sample_plans(plans: Plans, count: int) -> list[AppliedPlan]:
     """Plans: those that rules expect most of, and as many by random steps from there."""
     found = list(islice(plans.best_first(), count))
     random = Random(0)

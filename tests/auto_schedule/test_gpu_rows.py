@@ -8,7 +8,7 @@ import pytest
 
 import mlcc
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.auto_schedule.gpu.row_share import RowShare, share_rows
+from mlcc.passes.auto_schedule.gpu.row_distribution import RowDistribution, distribute_rows
 from mlcc.passes.auto_schedule.kernel import GpuKernel
 from mlcc.targets.cuda import ptxas
 from tests.auto_schedule.gpu_costs import costs_of
@@ -84,14 +84,19 @@ def test_rows_that_the_last_stage_repeats(batch: int, inner: int, width: int) ->
 def test_who_has_a_row() -> None:
     """Some lanes of a warp, a warp, or a block, by how long rows are; what is too long for registers is read again."""
     kernel = GpuKernel.of(lowered(softmax("(4, 4)"))["softmax"], "softmax", GpuFacts.of("cuda{arch=sm_90}"))
-    shares = {n: share_rows(kernel, 1 << 16, n, 4 if n % 4 == 0 else 1, 4, 2) for n in (2, 16, 64, 768, 1024, 4096, 7)}
+    shares = {
+        n: distribute_rows(kernel, 1 << 16, n, 4 if n % 4 == 0 else 1, 4, 2) for n in (2, 16, 64, 768, 1024, 4096, 7)
+    }
     assert {n: (s.threads, s.rows) for n, s in shares.items()} == {
         2: (2, 64), 7: (8, 16), 16: (2, 64), 64: (8, 16), 768: (32, 4), 1024: (32, 4), 4096: (128, 1)
     }  # fmt: skip
     assert all(s.kept for s in shares.values())
-    assert share_rows(kernel, 1 << 16, 1 << 15, 4, 4, 2).kept and not share_rows(kernel, 1 << 16, 1 << 16, 4, 4, 2).kept
-    assert share_rows(kernel, 4, 1024, 4, 4, 2).threads == 256  # few rows are shared out further
-    assert share_rows(kernel, 6, None, 1, 4, 2) == RowShare(None, 1, 128, 1, False)
+    assert (
+        distribute_rows(kernel, 1 << 16, 1 << 15, 4, 4, 2).kept
+        and not distribute_rows(kernel, 1 << 16, 1 << 16, 4, 4, 2).kept
+    )
+    assert distribute_rows(kernel, 4, 1024, 4, 4, 2).threads == 256  # few rows are shared out further
+    assert distribute_rows(kernel, 6, None, 1, 4, 2) == RowDistribution(None, 1, 128, 1, False)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import mlcc
 from mlcc import backends
 from mlcc.ir import tir
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes, choose
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import GemmSizes, choose
 from mlcc.targets.cuda import ptxas
 from tests.auto_schedule.kernels import chosen, graph, lowered, scheduled
 from tests.targets.build import from_bfloat16, to_bfloat16
@@ -104,7 +104,7 @@ def test_rows_of_two_unknown_axes(all_cases: bool) -> None:
 
 def kernels(mod: mlcc.IRModule) -> dict[str, str | None]:
     """The rules that take the functions of a module as it is compiled."""
-    made = mlcc.run_passes(mod, backends.get("cuda").level_text(2).removesuffix(",auto-schedule"), target=GPU)
+    made = mlcc.run_passes(mod, backends.get("cuda").level_pipeline(2).removesuffix(",auto-schedule"), target=GPU)
     return {name: one.rule for name, one in chosen(made, GPU).items()}
 
 
@@ -242,12 +242,12 @@ def test_unsuitable_products_are_left_to_other_rules() -> None:
 def test_tiles_fit_the_device() -> None:
     """Large ones where each multiprocessor gets one, others where not; never more than a device has room for."""
     facts = GpuFacts.of(GPU)
-    large, small = (choose(facts, Sizes(m, 4096, 4096, 1, 2), 16) for m in (4096, 64))
+    large, small = (choose(facts, GemmSizes(m, 4096, 4096, 1, 2), 16) for m in (4096, 64))
     assert large is not None and large.tile.rows * large.tile.columns == 128 * 256 and large.stages >= 3
     assert small is not None and 4096 // small.tile.columns * (64 // small.tile.rows) >= 0.9 * facts.sm_count // 2
-    tight = choose(GpuFacts.of("cuda{arch=sm_86 shared-bytes=8192}"), Sizes(512, 512, 512, 1, 2), 16)
+    tight = choose(GpuFacts.of("cuda{arch=sm_86 shared-bytes=8192}"), GemmSizes(512, 512, 512, 1, 2), 16)
     assert tight is not None and tight.tile.rows * tight.tile.columns <= 32 * 32
-    assert choose(GpuFacts.of("cuda{arch=sm_86 shared-bytes=1024}"), Sizes(512, 512, 512, 1, 2), 16) is None
+    assert choose(GpuFacts.of("cuda{arch=sm_86 shared-bytes=1024}"), GemmSizes(512, 512, 512, 1, 2), 16) is None
 
 
 def test_a_known_operand_beside_rows_of_unknown_number_is_copied_by_sixteen_bytes() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import mlcc
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import GemmSizes
 from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import choose
 from mlcc.targets.cuda import ptxas
 from tests.auto_schedule.kernels import chosen, graph, lowered, scheduled
@@ -162,8 +162,8 @@ def test_unsuitable_products_are_left_to_other_rules(
 def test_tiles_fit_the_device() -> None:
     """The largest where all multiprocessors are busy; never more than a device has room for."""
     facts = GpuFacts.of(HOPPER)
-    large = choose(facts, Sizes(8192, 8192, 8192, 1, 2))
+    large = choose(facts, GemmSizes(8192, 8192, 8192, 1, 2))
     assert large is not None and (large.tile.rows, large.tile.columns, large.stages) == (128, 256, 4)
-    tight = choose(GpuFacts.of("cuda{arch=sm_90a shared-bytes=40960}"), Sizes(8192, 8192, 8192, 1, 2))
+    tight = choose(GpuFacts.of("cuda{arch=sm_90a shared-bytes=40960}"), GemmSizes(8192, 8192, 8192, 1, 2))
     assert tight is not None and tight.stages * tight.tile.step_bytes <= 40960
-    assert choose(GpuFacts.of("cuda{arch=sm_90a shared-bytes=8192}"), Sizes(512, 512, 512, 1, 2)) is None
+    assert choose(GpuFacts.of("cuda{arch=sm_90a shared-bytes=8192}"), GemmSizes(512, 512, 512, 1, 2)) is None

@@ -14,10 +14,10 @@ from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.passes.auto_schedule import matmul
-from mlcc.passes.auto_schedule.choose import Answer, answer
+from mlcc.passes.auto_schedule.apply_rules import RuleOutcome, schedule_function
 from mlcc.passes.auto_schedule.tiles import best_tile, tiles
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.parallel import settle_parallel
+from mlcc.passes.lowering.parallel import select_parallel_loops
 from mlcc.verify import check
 from tests.auto_schedule.kernels import NATIVE, graph, lowered, scheduled
 from tests.auto_schedule.products import EPILOGUES, FORMS, Product
@@ -48,9 +48,9 @@ def small(target: str = X86, cores: int = 1) -> CpuFacts:
     return EagerCpu(**{**fields, "l1_bytes": 512, "l2_bytes": 1024, "cores": cores})
 
 
-def made(product: Product, facts: CpuFacts | None = None) -> Answer:
+def made(product: Product, facts: CpuFacts | None = None) -> RuleOutcome:
     """What the rules make of a product, well-formed."""
-    found = answer(mlcc.parse(product.text())["main"], "main", facts or small())
+    found = schedule_function(mlcc.parse(product.text())["main"], "main", facts or small())
     assert found.broken is None and found.func is not None
     check(IRModule({"main": found.func}))
     return found
@@ -195,7 +195,7 @@ def test_operands_are_copied_where_it_pays() -> None:
     assert "as they are" in made(Product("mk,kn->mn", sizes | {"m": 8}), wide).choices[0]
     assert "as they are" in made(Product("mk,kn->mn", {"m": 64, "n": 64, "k": 64}), wide).choices[0]
     skinny = mlcc.parse(Product("mk,kn->mn", sizes | {"m": 8}).text())["main"]
-    assert "panels" in answer(skinny, "main", wide, constants=frozenset({1})).choices[0]
+    assert "panels" in schedule_function(skinny, "main", wide, constants=frozenset({1})).choices[0]
 
 
 def test_rows_in_many_pages_are_copied_to_panels_whatever_the_cache_holds() -> None:
@@ -249,7 +249,7 @@ def test_tiles_at_the_ends_do_not_keep_loops_from_running_on_threads(form: str, 
     wide = CpuFacts.of("llvm{triple=x86_64-linux-gnu cpu=x86-64-v4 num-cores=2}")
     func = made(Product(form, dict(zip("mkn", sizes, strict=True))), wide).func
     assert func is not None
-    left = settle_parallel(lower_func(func, {}, LowerOptions(vector_bytes=64)), {}, True)
+    left = select_parallel_loops(lower_func(func, {}, LowerOptions(vector_bytes=64)), {}, True)
     assert isinstance(left.body[-1], tir.For) and left.body[-1].kind is tir.ForKind.PARALLEL
 
 
@@ -266,7 +266,7 @@ def test_other_sums_are_not_products() -> None:
         ("B[vk, vn]", "B[vk, 3 - vn]", "more than axes"),
         ("B[vk, vn]", "A[vk, vn]", "more than axes"),
     ):
-        found = answer(mlcc.parse(text.replace(old, new))["main"], "main", small())
+        found = schedule_function(mlcc.parse(text.replace(old, new))["main"], "main", small())
         assert why in dict(found.passed)["matmul"]
 
 

@@ -16,8 +16,8 @@ from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.cpu_tables import CpuFacts
-from mlcc.passes.auto_schedule.choose import answer
-from mlcc.passes.auto_schedule.plans import Plan, Planned, Plans
+from mlcc.passes.auto_schedule.apply_rules import schedule_function
+from mlcc.passes.auto_schedule.plans import AppliedPlan, Plan, Plans
 from mlcc.verify import check
 from tests.auto_schedule.kernels import graph, lowered
 from tests.auto_schedule.products import Product
@@ -85,7 +85,7 @@ KERNELS = {
 }  # fmt: skip
 
 
-def sample_plans(plans: Plans, count: int, seed: int = 0) -> list[Planned]:
+def sample_plans(plans: Plans, count: int, seed: int = 0) -> list[AppliedPlan]:
     """Plans: those that rules expect most of, and as many by random steps from there."""
     found = list(islice(plans.best_first(), count))
     random = Random(seed)
@@ -97,7 +97,7 @@ def sample_plans(plans: Plans, count: int, seed: int = 0) -> list[Planned]:
     return found
 
 
-def assert_right(func: tir.PrimFunc, found: list[Planned]) -> None:
+def assert_right(func: tir.PrimFunc, found: list[AppliedPlan]) -> None:
     """Each scheduled function is well-formed and computes what the function does."""
     given, _ = arguments(func, 1)
     expected = duplicate(given)
@@ -137,7 +137,7 @@ def test_plans_of_generated_functions_are_right(all_cases: bool) -> None:
 def test_the_default_is_what_the_pass_does(name: str) -> None:
     func = KERNELS[name]()
     facts = CpuFacts.of(WIDE)
-    plans, usual = Plans(func, facts), answer(func, "main", facts)
+    plans, usual = Plans(func, facts), schedule_function(func, "main", facts)
     assert plans.default is not None and plans.default.predicted == 1.0
     assert str(plans.default.answer.trace) == str(usual.trace) == str(next(plans.best_first()).answer.trace)
     again = plans.apply(plans.default.plan)  # with all its choices said

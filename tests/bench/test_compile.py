@@ -13,9 +13,9 @@ from bench.compile import command
 from bench.compile.cases import Case, cpu_cases, gpu_cases, label, mlcc_case
 from bench.compile.models import MODELS, SAMPLES, files
 from bench.compile.report import MARK, Part, page
-from bench.compile.run import CHILD, Found, Runner
+from bench.compile.run import CHILD, Measurements, Runner
 from bench.speed import texts
-from bench.speed.graph import operations
+from bench.speed.graph import count_flops
 from bench.speed.session import ROOT
 from bench.speed.workloads import Workload
 
@@ -74,16 +74,16 @@ def test_cases_have_unique_names() -> None:
 
 def test_models_have_the_stated_sizes() -> None:
     assert all(path.is_file() for path in SAMPLES.values())
-    counts = {model.name: operations(model.graph) for model in MODELS}
+    counts = {model.name: count_flops(model.graph) for model in MODELS}
     assert 5.9e8 < counts["mobilenet_v2"] < 6.1e8 and 3.6e9 < counts["resnet18"] < 3.7e9
 
 
 def test_page_shows_what_was_measured() -> None:
     cases = [mlcc_case("mlcc `-O2`", 2), mlcc_case("before", 2), mlcc_case("broken", 2)]
     part = Part(["tiny"], cases)
-    part.found["tiny", "mlcc `-O2`", 2] = Found([1.0, 2.0, 4.0], [3.0] * 3, [5 << 20] * 3, 2048)
-    part.found["tiny", "before", 2] = Found([4.0], [6.0], [7 << 20], 1024)
-    part.found["tiny", "broken", 2] = Found(error="it does not run")
+    part.found["tiny", "mlcc `-O2`", 2] = Measurements([1.0, 2.0, 4.0], [3.0] * 3, [5 << 20] * 3, 2048)
+    part.found["tiny", "before", 2] = Measurements([4.0], [6.0], [7 << 20], 1024)
+    part.found["tiny", "broken", 2] = Measurements(error="it does not run")
     text = page(["a fact"], part, "mlcc `-O2`", ["before", "broken"], None, None)
     assert text.startswith(MARK) and "- a fact" in text
     assert "| mlcc `-O2` | 2.00 (1.00..4.00) |" in text and "| before | 4.00 |" in text

@@ -14,13 +14,13 @@ import pytest
 
 import mlcc
 from bench.speed import texts, workloads
-from bench.speed.graph import Graph, operations, read_graph, traffic
+from bench.speed.graph import Graph, count_flops, read_graph, traffic
 from bench.speed.peers.numpy_peer import reference, run
 from bench.speed.picture import picture
 from bench.speed.record import Line, Record
 from bench.speed.report import page, replace_tail
-from bench.speed.session import Plan, Result, competitors, race
-from mlcc.tune.floors import Floors
+from bench.speed.session import Result, SessionPlan, competitors, race
+from mlcc.tune.peak_rates import PeakRates
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
@@ -52,7 +52,7 @@ def test_the_judge_agrees_with_the_compiler(name: str) -> None:
 def test_every_workload_reads_and_has_its_floors() -> None:
     names = [w.name for w in workloads.suite((0, 1))]
     assert len(set(names)) == len(names)
-    found = {w.name: (operations(w.graph), traffic(w.graph)) for w in workloads.LISTED}
+    found = {w.name: (count_flops(w.graph), traffic(w.graph)) for w in workloads.LISTED}
     assert found["matmul_128"] == (2 * 128**3, 3 * 4 * 128**2)
     assert found["conv2d_3x3"][0] == 2 * 64 * 64 * 9 * 56 * 56
     assert found["mlp_64"] == (2 * 64 * (784 * 128 + 128 * 10), 4 * (64 * 784 + 784 * 128 + 128 + 1280 + 10 + 640))
@@ -69,7 +69,7 @@ def test_what_peers_cannot_be_given_is_refused() -> None:
 
 
 def test_a_byte_floor_is_of_the_level_that_holds_all() -> None:
-    floors = Floors(1e11, (("L1", 2e11, 1000), ("DRAM", 1e10, 1 << 62)))
+    floors = PeakRates(1e11, (("L1", 2e11, 1000), ("DRAM", 1e10, 1 << 62)))
     assert floors.seconds(2e11, 1000) == (2.0, 1000 / 2e11)
     assert floors.seconds(0, 1001) == (0, 1001 / 1e10)
 
@@ -81,7 +81,7 @@ def test_dead_competitors_are_restarted(tmp_path: Path) -> None:
         assert [c.missing for c in running] == ["", "", ""]
         assert running[2].versions["numpy"] == np.__version__
         running[2].stop()
-        results = race(workload, running, Plan(rounds=3, seconds=0.1, sample=1e-4, level=1), tmp_path)
+        results = race(workload, running, SessionPlan(rounds=3, seconds=0.1, sample=1e-4, level=1), tmp_path)
     assert [(r.peer, r.error) for r in results] == [("mlcc", ""), ("portable", ""), ("numpy", "")]
     assert [r.size > 400_000 for r in results] == [True, True, False]
     assert all(3 <= len(r.times) == len(r.waited) <= 12 for r in results)

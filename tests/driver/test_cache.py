@@ -17,7 +17,7 @@ import pytest
 import mlcc
 from mlcc.cache import folder as cache
 from mlcc.cache import object_cache as kept
-from mlcc.cache.folder import Store, private_folder, store
+from mlcc.cache.folder import FileCache, default_cache, private_folder
 from mlcc.errors import CompileError, error
 from mlcc.files import read_bytes
 
@@ -26,10 +26,10 @@ KEY, OTHER = "ab" * 32, "cd" * 32
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileCache:
     monkeypatch.delenv("MLCC_CACHE")
     monkeypatch.setenv("MLCC_CACHE_DIR", str(tmp_path / "cache"))
-    found = store()
+    found = default_cache()
     assert found is not None and found.folder == str(tmp_path / "cache" / "compiled")
     return found
 
@@ -37,7 +37,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 # ---------------------------------------------------------------- the store
 
 
-def test_what_was_put_is_found(place: Store) -> None:
+def test_what_was_put_is_found(place: FileCache) -> None:
     assert place.get(KEY) is None
     place.put(KEY, b"one")
     place.put(OTHER, b"")
@@ -48,7 +48,7 @@ def test_what_was_put_is_found(place: Store) -> None:
     assert place.clear() == 2 and place.get(KEY) is None and place.stat().bytes == 0
 
 
-def test_a_damaged_entry_is_a_miss(place: Store) -> None:
+def test_a_damaged_entry_is_a_miss(place: FileCache) -> None:
     place.put(KEY, b"0123456789")
     (path,) = Path(place.folder).iterdir()
     whole = path.read_bytes()
@@ -59,7 +59,7 @@ def test_a_damaged_entry_is_a_miss(place: Store) -> None:
     assert place.get(KEY) == b"0123456789"
 
 
-def test_what_others_can_write_is_not_believed(place: Store, tmp_path: Path) -> None:
+def test_what_others_can_write_is_not_believed(place: FileCache, tmp_path: Path) -> None:
     place.put(KEY, b"one")
     (path,) = Path(place.folder).iterdir()
     path.chmod(0o666)
@@ -70,31 +70,31 @@ def test_what_others_can_write_is_not_believed(place: Store, tmp_path: Path) -> 
     path.symlink_to(moved)
     assert place.get(KEY) is None
     Path(place.folder).chmod(0o777)
-    assert store() is None
+    assert default_cache() is None
     (tmp_path / "link").symlink_to(tmp_path)
     assert private_folder(str(tmp_path / "link")) is None
     (tmp_path / "file").write_text("")
     assert private_folder(str(tmp_path / "file")) is None
 
 
-def test_switched_off_caches_are_not_used(place: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switched_off_caches_are_not_used(place: FileCache, monkeypatch: pytest.MonkeyPatch) -> None:
     for word in ("0", "off", "OFF", "no"):
         monkeypatch.setenv("MLCC_CACHE", word)
-        assert store() is None
+        assert default_cache() is None
     monkeypatch.setenv("MLCC_CACHE", "1")
-    assert store() is not None
+    assert default_cache() is not None
     for size, limit in (("3", 3 << 20), ("many", 1 << 30), ("-1", 1 << 30)):
         monkeypatch.setenv("MLCC_CACHE_SIZE", size)
-        found = store()
+        found = default_cache()
         assert found is not None and found.limit == limit
     monkeypatch.setenv("MLCC_CACHE_SIZE", "0")
-    assert store() is None
+    assert default_cache() is None
     monkeypatch.setenv("MLCC_CACHE_DIR", "/proc/no/such")
-    assert store() is None
+    assert default_cache() is None
 
 
-def test_what_was_not_used_for_longest_goes_first(place: Store) -> None:
-    small = Store(place.folder, 10_000)
+def test_what_was_not_used_for_longest_goes_first(place: FileCache) -> None:
+    small = FileCache(place.folder, 10_000)
     now = time.time()
     for index in range(9):
         small.put(f"{index:064x}", bytes(1000))
@@ -110,7 +110,7 @@ def test_what_was_not_used_for_longest_goes_first(place: Store) -> None:
     assert small.get(OTHER) is None, "a quarter of all is too much for one"
 
 
-def test_many_writers(place: Store) -> None:
+def test_many_writers(place: FileCache) -> None:
     contents = [bytes([i]) * (1000 + i) for i in range(8)]
     seen: list[bytes | None] = []
 
@@ -142,7 +142,7 @@ class Maker:
         return [*(read_bytes(str(p)) for p in self.paths), str(self.count).encode()]
 
 
-def test_the_same_is_made_once(place: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_is_made_once(place: FileCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, weights = tmp_path / "m.mlc", tmp_path / "m.npz"
     text.write_text("text")
     weights.write_text("weights")
@@ -150,7 +150,7 @@ def test_the_same_is_made_once(place: Store, tmp_path: Path, monkeypatch: pytest
     options: dict[str, Any] = {"target": "llvm", "level": 2}
 
     def get(**more: Any) -> bytes:
-        return b"".join(kept.kept_object(str(text), {**options, **more}, make))
+        return b"".join(kept.cached_object(str(text), {**options, **more}, make))
 
     assert get() == get() == b"textweights1" and make.count == 1
     assert get(level=3) == b"textweights2" and get() == b"textweights1"
@@ -170,7 +170,7 @@ def test_the_same_is_made_once(place: Store, tmp_path: Path, monkeypatch: pytest
     assert get() == b"text twoother8"
 
 
-def test_failures_are_not_kept(place: Store, tmp_path: Path) -> None:
+def test_failures_are_not_kept(place: FileCache, tmp_path: Path) -> None:
     text = tmp_path / "m.mlc"
     text.write_text("")
 
@@ -179,11 +179,11 @@ def test_failures_are_not_kept(place: Store, tmp_path: Path) -> None:
 
     for _ in range(2):
         with pytest.raises(CompileError):
-            kept.kept_object(str(text), {}, fail)
+            kept.cached_object(str(text), {}, fail)
     assert place.stat().entries == 0
 
 
-def test_machine_code_is_made_once(place: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_code_is_made_once(place: FileCache, monkeypatch: pytest.MonkeyPatch) -> None:
     import mlcc.targets.llvm.object.units as units
 
     mod = mlcc.parse("@R.function\ndef main(x: R.Tensor((2,), 'float32')):\n    return R.negative(x)\n")

@@ -123,7 +123,7 @@ def test_so_they_are_with_weights_bound_at_compile_time(tmp_path: Path) -> None:
 def test_the_option_says_so() -> None:
     for target in ("llvm", "cuda"):
         for level in (2, 3):
-            assert "fuse-tir{keep-public=true}" in backends.of(target).level_text(level)
+            assert "fuse-tir{keep-public=true}" in backends.of(target).level_pipeline(level)
     fused = mlcc.run_passes(mlcc.parse(TEXT), "lower-to-tir,annotate-op-pattern,fuse")
     assert "twice" not in mlcc.run_passes(fused, "fuse-tir")
     assert "twice" in mlcc.run_passes(fused, "fuse-tir{keep-public=true}")

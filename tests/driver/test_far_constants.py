@@ -47,7 +47,7 @@ def expected() -> np.ndarray:
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     for part in (abi, context, artifact):
         monkeypatch.setattr(part, "FAR_CONSTANTS", 1 << 14)
-    monkeypatch.setattr(elf, "MOST_MEMORY", 1 << 16)  # all constants are 96 KiB
+    monkeypatch.setattr(elf, "MAX_MEMORY", 1 << 16)  # all constants are 96 KiB
 
 
 def check(path: str) -> None:
@@ -65,7 +65,7 @@ def test_objects_with_far_constants_run(tmp_path: Path, level: int, monkeypatch:
     check(path)
     monkeypatch.setattr("mlcc.runtime.large_file.LARGE", 1 << 12)
     check(path)
-    monkeypatch.setattr(elf, "MOST_MEMORY", 1 << 12)  # of everything else
+    monkeypatch.setattr(elf, "MAX_MEMORY", 1 << 12)  # of everything else
     with pytest.raises(LoadError, match="beside its constants|impossible size"):
         mlcc.load(path)
 

@@ -21,7 +21,7 @@ from mlcc.ir.node import Node, children, find, replace, walk
 from mlcc.ir.tensor_data import TensorData
 from mlcc.passes.graph.dead_code import DeadCode
 from mlcc.passes.manage.manager import PassFailed
-from mlcc.recursion import deep_recursion, uncollected
+from mlcc.recursion import deep_recursion, gc_disabled
 
 
 def test_settings_of_threads_that_overlap() -> None:
@@ -30,12 +30,12 @@ def test_settings_of_threads_that_overlap() -> None:
     inside, leave = threading.Event(), threading.Event()
 
     def other() -> None:
-        with uncollected(), deep_recursion(50_000):
+        with gc_disabled(), deep_recursion(50_000):
             inside.set()
             leave.wait(10)
 
     thread = threading.Thread(target=other)
-    with uncollected(), deep_recursion(30_000):
+    with gc_disabled(), deep_recursion(30_000):
         thread.start()
         assert inside.wait(10) and not gc.isenabled() and sys.getrecursionlimit() == 50_000
     assert not gc.isenabled() and sys.getrecursionlimit() == 50_000
@@ -46,7 +46,7 @@ def test_settings_of_threads_that_overlap() -> None:
 
 def test_settings_are_restored_after_a_failure() -> None:
     before = gc.isenabled(), sys.getrecursionlimit()
-    with pytest.raises(ZeroDivisionError), uncollected(), deep_recursion():
+    with pytest.raises(ZeroDivisionError), gc_disabled(), deep_recursion():
         raise ZeroDivisionError
     assert (gc.isenabled(), sys.getrecursionlimit()) == before
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import mlcc
 from mlcc.cli.main import run
-from mlcc.cli.progress import EVERY, PATIENCE, ProgressLine
-from mlcc.passes.manage.compile_times import MOST_KERNELS, CompileTimes
+from mlcc.cli.progress import DELAY_SECONDS, REFRESH_SECONDS, ProgressLine
+from mlcc.passes.manage.compile_times import MAX_KERNEL_ROWS, CompileTimes
 from mlcc.progress import Announcer, Listener, Work, listening, working
 
 TEXT = """
@@ -29,7 +29,7 @@ class Recorder(Listener):
         self.begins: list[Work] = []
         self.ends: list[Work] = []
 
-    def begun(self, work: Work) -> None:
+    def started(self, work: Work) -> None:
         self.begins.append(work)
 
     def done(self, work: Work, seconds: float) -> None:
@@ -58,7 +58,7 @@ def test_the_line_appears_late_and_goes_away() -> None:
     with listening(line):
         for at in range(4):
             with working("auto-schedule", f"kernel{at}", at, 4):
-                now[0] += PATIENCE / 2
+                now[0] += DELAY_SECONDS / 2
             if at == 0:
                 assert stream.getvalue() == ""
     shown = [part for part in stream.getvalue().split("\r\033[K") if part]
@@ -72,11 +72,11 @@ def test_the_line_is_not_written_all_the_time() -> None:
     now = [0.0]
     stream = io.StringIO()
     line = ProgressLine(stream, lambda: now[0])
-    now[0] = PATIENCE
+    now[0] = DELAY_SECONDS
     with listening(line):
         for at in range(1000):
-            Announcer().done("LLVM", "kernel", EVERY / 100, at, 1000)
-            now[0] += EVERY / 100
+            Announcer().done("LLVM", "kernel", REFRESH_SECONDS / 100, at, 1000)
+            now[0] += REFRESH_SECONDS / 100
     assert 9 <= stream.getvalue().count("\r") <= 11
 
 
@@ -106,8 +106,8 @@ def test_the_table_names_what_took_longest() -> None:
     said: list[str] = []
     times = CompileTimes(said.append)
     with listening(times):
-        for at in range(2 * MOST_KERNELS):
+        for at in range(2 * MAX_KERNEL_ROWS):
             Announcer().done("LLVM", f"kernel{at:03}", float(at))
     times.report()
     rows = said[0].splitlines()
-    assert rows[-1] == f"and {MOST_KERNELS} more" and rows[-2].endswith(f"kernel{MOST_KERNELS:03}")
+    assert rows[-1] == f"and {MAX_KERNEL_ROWS} more" and rows[-2].endswith(f"kernel{MAX_KERNEL_ROWS:03}")

@@ -12,7 +12,7 @@ import numpy as np
 from mlcc.array_files import load_arrays
 from mlcc.errors import Span
 from mlcc.frontend.emitter import Emitter
-from mlcc.frontend.place import Place, spans
+from mlcc.frontend.location import SourceLocation, spans
 from mlcc.frontend.problems import Problems
 from mlcc.frontend.request import Request
 from mlcc.ir.dtypes import DType
@@ -66,9 +66,11 @@ def read_model(path: str, request: Request) -> IRModule:
     return t.module()
 
 
-def _places(i: int) -> tuple[Place, Place]:
+def _places(i: int) -> tuple[SourceLocation, SourceLocation]:
     module = f"layers.{i}"
-    return Place("dense", f"dense_{i}", module, "Dense", f"net.py:{10 + i}"), Place("relu", f"relu_{i}", module, "ReLU")
+    return SourceLocation("dense", f"dense_{i}", module, "Dense", f"net.py:{10 + i}"), SourceLocation(
+        "relu", f"relu_{i}", module, "ReLU"
+    )
 
 
 def _layer(
@@ -98,11 +100,11 @@ class FakeRunner:
         self.said = json.loads(Path(path).read_text())
 
     def run(self, inputs: Any) -> list[np.ndarray]:
-        from mlcc.frontend.compare import Refused
+        from mlcc.frontend.compare import ModelRejected
 
         (x,) = inputs
         if x.shape[0] in self.said.get("refuses", []):
-            raise Refused(f"no batch of {x.shape[0]}")
+            raise ModelRejected(f"no batch of {x.shape[0]}")
         return [outputs(x, weights(self.said["layers"], self.said["width"]))]
 
     def node_values(self, inputs: Any) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ import pytest
 import mlcc
 from mlcc.frontend.aten.graph import AtenNode, Graph, Input, Output, Program, Ref, TensorMeta
 from mlcc.frontend.aten.module import translate
-from mlcc.frontend.place import Place
+from mlcc.frontend.location import SourceLocation
 from tests.frontend.operator_check import Case, check_cases
 
 
@@ -233,7 +233,7 @@ def test_recurrent_layers_agree(torch: Any) -> None:
 
 def _called(target: str, arguments: dict[str, Any], inputs: dict[str, TensorMeta], result: TensorMeta) -> Any:
     """A program of one call, built; no torchvision is needed."""
-    node = AtenNode(target, {name: Ref(name) for name in inputs} | arguments, ("y",), Place(target, "y"))
+    node = AtenNode(target, {name: Ref(name) for name in inputs} | arguments, ("y",), SourceLocation(target, "y"))
     values = inputs | {"y": result}
     graph = Graph(tuple(inputs), (node,), (Ref("y"),), values)
     program = Program("regions", graph, tuple(Input(n, "user") for n in inputs), (Output(Ref("y"), "user"),), {})

@@ -10,7 +10,7 @@ import pytest
 
 import mlcc
 from mlcc.frontend import from_exported_program, from_onnx
-from mlcc.frontend.place import STYLE
+from mlcc.frontend.location import STYLE
 from mlcc.grammar.printer.printer import script
 from mlcc.ir.module import IRModule
 

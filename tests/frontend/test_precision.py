@@ -10,9 +10,9 @@ import pytest
 import mlcc
 from mlcc.errors import CompileError
 from mlcc.frontend import detach_params, from_exported_program, from_onnx
-from mlcc.frontend.precision import DTYPES, in_dtype, narrowed
+from mlcc.frontend.precision import DTYPES, convert_precision, narrow_tensor
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow import decode
+from mlcc.ir.narrow_floats import decode
 from mlcc.ir.tensor_data import TensorData
 from tests.frontend.models import CASES
 
@@ -60,7 +60,7 @@ def test_what_stays_float32_until_it_meets_16_bits() -> None:
         R.output(z)
     return z
 """)
-    found = in_dtype(module, "float16")
+    found = convert_precision(module, "float16")
     text = found.script()
     for line in (
         'x: R.Tensor((4, 8), dtype="float16"), n: R.Tensor((8,), dtype="int64")) -> R.Tensor((4, 8), dtype="float16")',
@@ -84,7 +84,7 @@ def test_branches_are_converted_and_integers_kept() -> None:
         y = R.astype(i, "float32")
     return y, i, R.split(x, [1])
 """)
-    run = mlcc.load(mlcc.build(in_dtype(module, "float16")))["main"]
+    run = mlcc.load(mlcc.build(convert_precision(module, "float16")))["main"]
     for chosen, expected in ((True, [1, 4, 9]), (False, [7, 8, 9])):
         y, i, parts = run(np.array(chosen), np.array([1, 2, 3], "float16"), np.array([7, 8, 9], "int32"))
         assert y.dtype == "float16" and y.tolist() == expected and i.dtype == "int32"
@@ -95,7 +95,7 @@ def test_branches_are_converted_and_integers_kept() -> None:
 def test_finite_constants_stay_finite(dtype: str) -> None:
     most = np.finfo("float32").max
     data = TensorData.of(np.array([most, -most, np.inf, -np.inf, np.nan, 1 / 3], "float32"), key="w")
-    made = narrowed(data, DType.of(dtype))
+    made = narrow_tensor(data, DType.of(dtype))
     values = decode(made.array, made.dtype).astype("float64")
     assert made.key == "w" and np.isfinite(values[:2]).all() and values[0] == -values[1] > 6e4
     assert values[2:4].tolist() == [np.inf, -np.inf] and np.isnan(values[4]) and abs(values[5] - 1 / 3) < 1e-3
@@ -106,7 +106,7 @@ def test_unsupported_models_and_dtypes_are_refused(onnx: Any) -> None:
         'x: R.Tensor((3,), "float32")):\n    return R.call_dps_packed("f", (x,), R.Tensor((3,), "float32"))\n'
     )
     with pytest.raises(CompileError, match="E1086"):
-        in_dtype(module, "float16")
+        convert_precision(module, "float16")
     with pytest.raises(CompileError, match="models cannot be converted to `float8`"):
         from_onnx(_product(onnx), dtype="float8")
 
@@ -133,7 +133,7 @@ def test_scales_of_groups_stay_float32(dtype: str) -> None:
         R.output(y)
     return y
 """)
-    text = mlcc.script(in_dtype(module, dtype))
+    text = mlcc.script(convert_precision(module, dtype))
     assert 'R.const([[1.1, 2.3], [3.1, 4.1]], "float32")' in text
     assert f'y: R.Tensor((4, 2), dtype="{dtype}")' in text
 
@@ -148,7 +148,7 @@ def test_weights_that_are_parameters(onnx: Any, dtype: str) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     module, params = detach_params(from_onnx(model, keep_params_in_input=True, dtype=dtype))
     element = DType.of(dtype)
-    given = narrowed(TensorData.of(np.ones((2, 8), "float32")), element).array
+    given = narrow_tensor(TensorData.of(np.ones((2, 8), "float32")), element).array
     found = np.asarray(mlcc.load(mlcc.build(module))["main"](given, *params["main"]))
     assert decode(found, element).tolist() == np.broadcast_to(weight.sum(0), (2, 4)).tolist()
 
@@ -163,7 +163,7 @@ def test_a_value_that_a_branch_gives_is_cast_there_and_behind_it() -> None:
     y = R.add(R.multiply(x, a), s)
     return y
 """)
-    made = in_dtype(module, "float16")
+    made = convert_precision(module, "float16")
     x = np.arange(32, dtype="float16").reshape(4, 8) / 16
     s = x.astype("float32").sum(1, keepdims=True)
     for taken in (True, False):

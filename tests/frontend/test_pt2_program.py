@@ -11,7 +11,7 @@ import pytest
 
 import mlcc
 from mlcc.frontend import from_exported_program, from_pt2
-from mlcc.frontend.aten.live import program_of
+from mlcc.frontend.aten.exported import program_of
 from mlcc.frontend.aten.pt2 import read_pt2
 from tests.frontend.aten_check import compare
 

@@ -71,14 +71,14 @@ def _schedules(module: Any, target: str, level: int) -> list[str]:
     import mlcc
     from mlcc import backends
     from mlcc.backends import facts_of
+    from mlcc.passes.auto_schedule.apply_rules import schedule_module
     from mlcc.passes.auto_schedule.as_script import as_script
-    from mlcc.passes.auto_schedule.choose import answers
 
     lowered = mlcc.run_passes(
-        module, backends.get("cuda").level_text(level).partition(",auto-schedule")[0], target=target
+        module, backends.get("cuda").level_pipeline(level).partition(",auto-schedule")[0], target=target
     )
     facts = facts_of(target)
-    chosen = answers(lowered, facts)
+    chosen = schedule_module(lowered, facts)
     found = [f"{a.name}: a rule broke: {type(a.broken).__name__}: {a.broken}" for a in chosen if a.broken is not None]
     made = mlcc.run_passes(lowered, "auto-schedule", target=target)
     try:

@@ -99,12 +99,14 @@ def _schedules(module: Any, target: str) -> list[str]:
     import mlcc
     from mlcc import backends
     from mlcc.machine.cpu_tables import CpuFacts
+    from mlcc.passes.auto_schedule.apply_rules import schedule_module
     from mlcc.passes.auto_schedule.as_script import as_script
-    from mlcc.passes.auto_schedule.choose import answers
 
-    lowered = mlcc.run_passes(module, backends.get("llvm").level_text(3).partition(",auto-schedule")[0], target=target)
+    lowered = mlcc.run_passes(
+        module, backends.get("llvm").level_pipeline(3).partition(",auto-schedule")[0], target=target
+    )
     facts = CpuFacts.of(target)
-    chosen = answers(lowered, facts)
+    chosen = schedule_module(lowered, facts)
     found = [f"{a.name}: a rule broke: {type(a.broken).__name__}: {a.broken}" for a in chosen if a.broken is not None]
     made = mlcc.run_passes(lowered, "auto-schedule", target=target)
     try:

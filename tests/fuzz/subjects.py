@@ -18,7 +18,7 @@ from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.narrow import encode
+from mlcc.ir.narrow_floats import encode
 from tests.auto_schedule.kernels import graph
 from tests.auto_schedule.products import EPILOGUES, FORMS, Product
 from tests.fuzz.children import NoSubject

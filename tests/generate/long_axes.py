@@ -18,7 +18,7 @@ from mlcc import ops
 from mlcc.ir import relax
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.narrow import decode, encode
+from mlcc.ir.narrow_floats import decode, encode
 from tests.ops.cases import Case, Mine, T
 
 LENGTHS = (513, 1000, 2049, 4096, 10_000)

@@ -16,7 +16,7 @@ import numpy as np
 from mlcc import ops
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
-from mlcc.ir.narrow import encode
+from mlcc.ir.narrow_floats import encode
 from tests.ops import numbers
 from tests.ops.cases import Case, Const, S, T
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mlcc.interp.numbers import stored
+from mlcc.interp.arithmetic import stored
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import children, walk

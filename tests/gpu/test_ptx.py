@@ -15,7 +15,7 @@ from mlcc.ir import tir
 from mlcc.machine.gpu import DRIVERS, ISA, Arch
 from mlcc.passes.gpu import DeviceKernel
 from mlcc.targets.cuda.ptx import PtxModule, emit_ptx
-from mlcc.targets.cuda.ptxas import Assembled, assemble, find_ptxas, version
+from mlcc.targets.cuda.ptxas import KernelResources, assemble, find_ptxas, version
 from tests.gpu.on_cpu import Kernels
 from tests.lower import lower_gpu
 
@@ -34,7 +34,7 @@ def ptx(text: str, arch: str = "sm_80", name: str = "f", extra: str = "") -> Ptx
     return made
 
 
-def assembled(text: str, arch: str = "sm_80") -> Assembled:
+def assembled(text: str, arch: str = "sm_80") -> KernelResources:
     """What the only kernel needs on an architecture."""
     (found,) = assemble(ptx(text, arch).text, arch).values()
     return found

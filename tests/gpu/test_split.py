@@ -278,7 +278,7 @@ def test_command_line_goes_on_after_each_step(tool: Tool) -> None:
 
     tool.file("f.mlc", SCALED)
     tool("compile", "f.mlc", "-t", "cuda", "-p", "", "-o", "whole.ptx", "--prefix", "p")
-    steps = backends.get("cuda").lowering_text.split(",")
+    steps = backends.get("cuda").lowering_pipeline.split(",")
     for last in ("select-unrolled-loops", "split-host-device", "narrow-kernels", "plan-dynamic-shared"):
         at = steps.index(last) + 1
         tool("passes", "f.mlc", "-t", "cuda", "-p", ",".join(steps[:at]), "-o", "part.mlc")

@@ -10,7 +10,7 @@ import pytest
 import mlcc
 from mlcc.errors import CompileError
 from mlcc.frontend import detach_params
-from mlcc.grammar.constants import stated_array
+from mlcc.grammar.constants import array_with_dtype
 from mlcc.ir.dtypes import DType
 from mlcc.ir.equal import structural_equal
 from mlcc.ir.hashing import structural_hash
@@ -30,7 +30,7 @@ def module(**attributes: Any) -> mlcc.IRModule:
 
 
 RANDOM = np.random.default_rng(0)
-BFLOAT16 = stated_array(np.arange(40, dtype="uint16"), DType.of("bfloat16"))
+BFLOAT16 = array_with_dtype(np.arange(40, dtype="uint16"), DType.of("bfloat16"))
 
 
 @pytest.mark.parametrize(

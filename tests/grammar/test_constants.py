@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlcc.array_files import save_arrays
 from mlcc.errors import CompileError, Source
-from mlcc.grammar.constants import CHUNK, Constants, Keys, as_tensor, data_lines, stored_arrays, strip_data
+from mlcc.grammar.constants import CHUNK, ConstantKeys, Constants, as_tensor, data_lines, stored_arrays, strip_data
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tensor_data import TensorData
 
@@ -56,7 +56,7 @@ def test_any_key_is_written_and_read(key: str) -> None:
 
 
 def test_keys_are_unique_by_content() -> None:
-    keys = Keys()
+    keys = ConstantKeys()
     a, b, same = tensor("int8", (4,), 1), tensor("int8", (4,), 2), tensor("int8", (4,), 1)
     assert [keys.of(t) for t in (a, b, same, b)] == ["w", "w_1", "w", "w_1"]
     absent = TensorData(DType.of("int8"), (4,), None, "w")

@@ -14,7 +14,7 @@ from mlcc.grammar.printer.printer import script
 from mlcc.ir import relax, tir
 from mlcc.ir.equal import assert_structural_equal, structural_equal
 from mlcc.ir.module import IRModule
-from mlcc.ir.narrow import decode
+from mlcc.ir.narrow_floats import decode
 from mlcc.ir.node import walk
 
 X = "x: R.Tensor((4,), 'float32')"

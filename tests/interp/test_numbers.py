@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlcc.interp import run_prim_func
-from mlcc.interp.numbers import stored, to_memory
+from mlcc.interp.arithmetic import stored, to_memory
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.construct import round_float, truncdiv, wrap
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow import decode, is_narrow
+from mlcc.ir.narrow_floats import decode, is_narrow
 from mlcc.ir.node import EMPTY
 
 INTEGERS = ["int4", "int8", "int16", "int32", "int64", "uint4", "uint8", "uint16", "uint32", "uint64"]

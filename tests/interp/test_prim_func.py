@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import mlcc
 from mlcc.errors import CallError
 from mlcc.interp import loops, run_prim_func
-from mlcc.interp.numbers import stored
+from mlcc.interp.arithmetic import stored
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType

@@ -16,7 +16,7 @@ from mlcc.ir.dtypes import FLOAT32
 from mlcc.ir.intrinsics import Cost, Effect, Intrinsic, Pointer, called
 from mlcc.ir.node import walk
 from mlcc.passes.lowering import work
-from mlcc.passes.lowering.effects import touches
+from mlcc.passes.lowering.effects import memory_accesses
 
 LANEWISE = Intrinsic("toy", 1, 1, "same", Effect.PURE, "float", Cost.SHORT, lanewise=True, widens=True)
 
@@ -62,7 +62,7 @@ def test_cost_weighs_a_call(define: Define) -> None:
     costs = []
     for cost in (Cost.SHORT, Cost.FUNCTION):
         define(dataclasses.replace(LANEWISE, cost=cost))
-        costs.append(work.call_weight(call))
+        costs.append(work.call_picoseconds(call))
     assert costs[0] < costs[1]
 
 
@@ -76,7 +76,7 @@ def test_threads_that_run_together(define: Define) -> None:
 def test_pointers_decide_on_accesses(define: Define) -> None:
     define(Intrinsic("toy", 3, 3, "void", Effect.UPDATE, "any", pointers=(Pointer(0, "w", 1), Pointer(2, "r"))))
     to, source = (c.make_buffer(name, (4,), "float32").data for name in "AB")
-    found = {(t.data.name, t.writes) for t in touches(c.call("void", "toy", to, 0, source))}
+    found = {(t.data.name, t.writes) for t in memory_accesses(c.call("void", "toy", to, 0, source))}
     assert found == {(to.name, True), (source.name, False)}
     assert called(c.call("void", "toy", to, 0, source)).offsets == ((0, 1),)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlcc.ir.construct import round_float
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow import decode, encode, is_narrow
+from mlcc.ir.narrow_floats import decode, encode, is_narrow
 
 NARROW = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
 near_midpoints = st.builds(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc.arith.keys import same_expr
+from mlcc.arith.structural_keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.construct import round_float

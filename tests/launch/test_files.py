@@ -19,7 +19,7 @@ from mlcc.array_files import npz_bytes
 from mlcc.cli.main import run as command
 from mlcc.errors import CompileError, LoadError, MlccError
 from mlcc.runtime.launch.device import Device
-from mlcc.runtime.launch.files import read_parts
+from mlcc.runtime.launch.files import read_contents
 from mlcc.runtime.loader import read_manifest
 from mlcc.targets.cuda.artifact import CudaArtifact
 from mlcc.targets.cuda.ptxas import find_ptxas
@@ -283,7 +283,7 @@ def test_any_flipped_bit_is_noticed(artifact: CudaArtifact, tmp_path: Path, kind
         data[place] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
         try:
-            read_parts(bytes(data), str(path))
+            read_contents(bytes(data), str(path))
         except LoadError as exc:
             assert {d.code for d in exc.diagnostics} <= {"E0868", "E0869"}
             found += 1

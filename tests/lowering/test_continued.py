@@ -17,7 +17,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, replace
 from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.machine.target import Target
-from mlcc.passes.lowering.stage import lowered_otherwise
+from mlcc.passes.lowering.stage import lowering_option_mismatch
 from mlcc.passes.manage.manager import Pipeline
 from mlcc.passes.manage.stages import SANITIZED, STAGE, STEP, TARGET
 from tests.generate.functions import Options, prim_func
@@ -157,7 +157,7 @@ def test_what_comes_before_lowering_is_not_left_out() -> None:
     """A pipeline that names a step of lowering and not `bind-threads`."""
     module, target = parse_file(str(next(p for p in KERNELS if p.stem == "cpu-product"))), "cuda{arch=sm_80}"
     made = build_pipeline(module, Target.parse(target), 2, "init-empty-reductions")
-    assert str(made) == backends.get("cuda").lowering_text
+    assert str(made) == backends.get("cuda").lowering_pipeline
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_a_module_for_another_target() -> None:
 def test_a_module_for_another_cpu() -> None:
     first, other = (Target.parse(f"llvm{{triple=x86_64-linux-gnu cpu={cpu}}}") for cpu in ("haswell", "znver4"))
     part = mlcc.run_passes(parse_file(str(KERNELS[0])), "O1,init-empty-reductions", target=first)
-    assert not lowered_otherwise(part, first)
-    assert not lowered_otherwise(part, Target.parse("llvm{triple=x86_64-linux-gnu cpu=broadwell l2=65536}"))
-    (found,) = lowered_otherwise(mlcc.run_passes(part, "realize-blocks", target=other), other)
+    assert not lowering_option_mismatch(part, first)
+    assert not lowering_option_mismatch(part, Target.parse("llvm{triple=x86_64-linux-gnu cpu=broadwell l2=65536}"))
+    (found,) = lowering_option_mismatch(mlcc.run_passes(part, "realize-blocks", target=other), other)
     assert found.code == "W0304"
     assert str(first) in found.message
 

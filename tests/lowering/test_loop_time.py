@@ -8,7 +8,7 @@ import mlcc
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.lowering.loop_time import PER_BYTE, picoseconds
-from mlcc.passes.lowering.work import KERNEL, OPERATION, of_iteration
+from mlcc.passes.lowering.work import KERNEL, OPERATION, iteration_picoseconds
 from tests.lower import lower_func
 
 
@@ -80,7 +80,7 @@ def test_products_are_multiply_adds() -> None:
     vectors = 512 * 512 * 32
     assert vectors * 2 * OPERATION <= time_of(PRODUCT) <= vectors * 4 * OPERATION
     loop = loop_of(PRODUCT)
-    counted = tir.const_int(of_iteration(loop))
+    counted = tir.const_int(iteration_picoseconds(loop))
     assert counted is not None and 512 * counted > 2 * time_of(PRODUCT)
 
 

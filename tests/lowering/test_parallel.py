@@ -10,8 +10,8 @@ from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.ir.tir import ForKind
 from mlcc.passes.lowering import parallel
-from mlcc.passes.lowering.parallel import settle_parallel
-from mlcc.passes.lowering.work import FUNCTION, KERNEL, OPERATION, of_iteration, picoseconds
+from mlcc.passes.lowering.parallel import select_parallel_loops
+from mlcc.passes.lowering.work import FUNCTION, KERNEL, OPERATION, iteration_picoseconds, picoseconds
 from tests.lower import lower_func
 from tests.targets.build import func, loop, var
 
@@ -27,7 +27,7 @@ def remaining_parallel_loops(body: str, functions: str = "") -> list[str]:
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     module = mlcc.parse(functions + HEAD + lines)
     funcs = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-    settled = settle_parallel(lower_func(funcs["f"], funcs), funcs, True)
+    settled = select_parallel_loops(lower_func(funcs["f"], funcs), funcs, True)
     return [n.var.name for n in walk(settled) if isinstance(n, tir.For) and n.kind is ForKind.PARALLEL]
 
 
@@ -118,7 +118,7 @@ def test_work_is_estimated() -> None:
     symbolic = picoseconds((loop(i, n, store),))
     assert {v for v in walk(symbolic) if isinstance(v, tir.Var)} == {n}
     inner = loop(var("j"), i, store)
-    assert not any(isinstance(v, tir.Var) for v in walk(of_iteration(loop(i, n, inner))))
+    assert not any(isinstance(v, tir.Var) for v in walk(iteration_picoseconds(loop(i, n, inner))))
     assert not any(isinstance(v, tir.Var) for v in walk(picoseconds((loop(i, 10, inner),))))
     exp = c.store(a, tir.Call(a.dtype, tir.Op("tir.exp"), (c.load(a, i),)), i)
     assert tir.const_int(picoseconds((exp,))) == FUNCTION + 2 * OPERATION
@@ -129,5 +129,5 @@ def test_work_is_estimated() -> None:
 def test_nothing_is_shared_without_threads(any_work: None) -> None:
     a, b, i = c.make_buffer("A", (64,), "int32"), c.make_buffer("B", (64,), "int32"), var("i")
     made = func([a, b], loop(i, 64, c.store(b, c.load(a, i), i), ForKind.PARALLEL))
-    settled = settle_parallel(lower_func(made), {}, False)
+    settled = select_parallel_loops(lower_func(made), {}, False)
     assert not any(isinstance(n, tir.For) and n.kind is ForKind.PARALLEL for n in walk(settled))

@@ -23,7 +23,7 @@ from mlcc.interp import run_function
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.narrow import decode
+from mlcc.ir.narrow_floats import decode
 from mlcc.ops.relations import evaluate
 from mlcc.ops.shapes import shapes_known
 from mlcc.ops.values import tensor_info

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow import decode, encode
+from mlcc.ir.narrow_floats import decode, encode
 from mlcc.ops import get
 from tests.ops import numbers_nn
 from tests.ops.cases import Case, Const, T

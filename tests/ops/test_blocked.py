@@ -9,7 +9,7 @@ import pytest
 
 import mlcc
 from mlcc.interp import run_function
-from mlcc.ops.split_layouts import parts_of
+from mlcc.ops.split_layouts import parse_layout
 
 BLOCKED = """\
 @R.function
@@ -87,9 +87,9 @@ def main(x: R.Tensor((1, "c", 8, 8, 4), "float32"), w: R.Tensor(("k", "4 * c", 3
 
 
 def test_layouts_are_split_into_axes() -> None:
-    assert parts_of("NCHW4c") == (("N", None), ("C", None), ("H", None), ("W", None), ("C", 4))
+    assert parse_layout("NCHW4c") == (("N", None), ("C", None), ("H", None), ("W", None), ("C", 4))
     for wrong in ("NCHW4", "NCHWc", "NCHW0c", "NNHW", "NCHW4c2c", "NHW4c", "NCH W", "4NCHW", "nchw"):
-        assert parts_of(wrong) is None, wrong
+        assert parse_layout(wrong) is None, wrong
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc.arith.empty_reduction import with_empty_inits
+from mlcc.arith.empty_reduction import insert_empty_reduction_inits
 from mlcc.interp import run_function
 from mlcc.ir import tir
 from mlcc.ir.node import walk
@@ -127,7 +127,7 @@ def main(A: T.Buffer((3, 5), "float32"), C: T.Buffer((3,), "float32")):
             C[vi] = C[vi] + A[vi, vk]
 """
     func = mlcc.parse(text)["main"]
-    assert with_empty_inits(func) is func
+    assert insert_empty_reduction_inits(func) is func
 
 
 def test_init_of_a_block_in_a_block() -> None:
@@ -176,7 +176,7 @@ def main(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4,), "float32")):
                 C[vi] = C[vi] + A[vi, vk]
 """
     func = mlcc.parse(text)["main"]
-    assert with_empty_inits(func) is func
+    assert insert_empty_reduction_inits(func) is func
 
 
 BOUND = """
@@ -253,7 +253,7 @@ def main(a: T.handle, B: T.Buffer((4, 8), "float32")):
                     vi = T.axis.spatial(8, i)
                     B[vp, vi] = B[vp, vi] + A[vp, vk, vi]
 """)["main"]
-    made = with_empty_inits(func)
+    made = insert_empty_reduction_inits(func)
     bound = [n for s in made.body for n in walk(s) if isinstance(n, (tir.For, tir.Block))]
     loops = [n.var for n in bound if isinstance(n, tir.For)]
     axes = [axis.var for n in bound if isinstance(n, tir.Block) for axis in n.iter_vars]

@@ -16,7 +16,7 @@ import mlcc
 from mlcc.interp import run_function
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.narrow import decode, encode
+from mlcc.ir.narrow_floats import decode, encode
 from tests.generate import long_axes
 
 DTYPES = ("float16", "bfloat16")

@@ -17,7 +17,7 @@ from mlcc.ops import layout_rules, topi
 from mlcc.ops.binary import infer_same
 from mlcc.ops.registry import Cost, FusionKind, Impl, Inline, Precision, register, unregister
 from mlcc.ops.unary import infer_any
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, to_expr
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding-an-operator.md"
 
@@ -58,7 +58,7 @@ def _hardswish(v: Scalar) -> Scalar:
 
 
 def _mean(a: Scalar, b: Scalar) -> Scalar:
-    return Scalar(raw(a)) * te.const(0.5, "float32") + Scalar(raw(b)) * te.const(0.5, "float32")
+    return Scalar(to_expr(a)) * te.const(0.5, "float32") + Scalar(to_expr(b)) * te.const(0.5, "float32")
 
 
 @pytest.fixture(autouse=True)

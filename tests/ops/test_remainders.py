@@ -12,7 +12,7 @@ from mlcc import te
 from mlcc.interp import run_function
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.narrow import decode, encode
+from mlcc.ir.narrow_floats import decode, encode
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 SPECIAL = (

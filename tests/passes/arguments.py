@@ -9,7 +9,7 @@ import numpy as np
 
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow import encode
+from mlcc.ir.narrow_floats import encode
 from mlcc.ops.relations import evaluate
 
 

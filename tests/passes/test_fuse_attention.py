@@ -13,7 +13,7 @@ import mlcc
 from mlcc import backends
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
-from mlcc.passes.attention.operands import regroup
+from mlcc.passes.attention.operands import reshape_indices
 from mlcc.targets.cuda.ptxas import find_ptxas
 
 GPU = "cuda{arch=sm_90}"
@@ -302,9 +302,9 @@ def test_parts_of_one_tensor_are_read_where_they_are() -> None:
 def test_indices_are_rewritten_for_another_shape() -> None:
     b, n, i, j, h, d = (tir.Var(name, INT64) for name in "bnijhd")
     one, four, eight, many = (tir.IntImm(INT64, value) for value in (1, 4, 8, 32))
-    merged = regroup((i, j, h, d), (b, n, four, eight), (b, n, many))
+    merged = reshape_indices((i, j, h, d), (b, n, four, eight), (b, n, many))
     assert [str(x) for x in merged] == ["i", "j", "h * T.int64(8) + d"]
-    parted = regroup((i, d), (n, many), (one, n, four, eight))
+    parted = reshape_indices((i, d), (n, many), (one, n, four, eight))
     assert [str(x) for x in parted] == ["T.int64(0)", "i", "d // T.int64(8)", "d % T.int64(8)"]
 
 
@@ -331,7 +331,7 @@ def test_the_code_needs_no_local_memory(width: int, dtype: str, arch: str) -> No
 
 def test_levels_from_2_fuse_for_gpus() -> None:
     cpu, gpu = backends.get("llvm"), backends.get("cuda")
-    assert "fuse-attention" not in cpu.level_text(3) + gpu.level_text(0) + gpu.level_text(1)
+    assert "fuse-attention" not in cpu.level_pipeline(3) + gpu.level_pipeline(0) + gpu.level_pipeline(1)
     for level in (2, 3):
         made = mlcc.run_passes(mlcc.parse(Case(64, 64, 16).text()), f"O{level}", target=GPU)
         assert kernels(made) == ["attention"]

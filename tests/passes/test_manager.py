@@ -45,8 +45,8 @@ def test_every_pass_is_listed_under_its_name() -> None:
         ("bind_params{params=7 func=f}", 'bind-params{params="7" func=f}'),
         ("fuse{level=0}", "fuse{level=0}"),
         ('bind-symbolic-vars{vars={"n": 3}}', 'bind-symbolic-vars{vars={"n":3}}'),
-        ("O0", backends.get("llvm").level_text(0)),
-        ("canonicalize,O1", f"canonicalize,{backends.get('llvm').level_text(1)}"),
+        ("O0", backends.get("llvm").level_pipeline(0)),
+        ("canonicalize,O1", f"canonicalize,{backends.get('llvm').level_pipeline(1)}"),
     ],
 )
 def test_pipelines_read_and_print(text: str, printed: str) -> None:

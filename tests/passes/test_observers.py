@@ -160,7 +160,7 @@ def test_check_each_names_the_pass_that_changes_numbers() -> None:
     check = CheckEach({"x": np.arange(4, dtype="float32")}, write=said.append)
     pipeline = Pipeline((*Pipeline.parse("ewise-fma,dead-code,normalize").passes, Doubling()))
     run_pipeline(Pipeline((Doubling(), *pipeline.passes)), mlcc.parse(TEXT), observers=[check])
-    assert check.guilty == "doubling"
+    assert check.culprit == "doubling"
     text = "".join(said)
     assert "`main` is interpreted" in text
     assert "E0511" in text
@@ -171,7 +171,7 @@ def test_check_each_passes_what_is_right_and_says_so() -> None:
     said: list[str] = []
     check = CheckEach({"x": np.arange(4, dtype="float32")}, write=said.append)
     observe("ewise-fma,dead-code,dead-code,fuse,lower-to-tir,fuse-tir", check)
-    assert check.guilty is None
+    assert check.culprit is None
     assert "check-each: ewise-fma: results unchanged\n" in said
     assert "check-each: dead-code: module unchanged\n" in said
 
@@ -185,7 +185,7 @@ def test_check_each_compiles_what_takes_long() -> None:
     assert said[0] == (
         "check-each: `main` is compiled, its accesses checked (--sanitize), since it takes about 12 operations\n"
     )
-    assert check.guilty is None
+    assert check.culprit is None
 
 
 def test_check_each_runs_prim_funcs_with_or_without_arrays_for_results() -> None:
@@ -201,7 +201,7 @@ def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
         given = {"A": np.arange(4, dtype="float32"), **inputs}
         check = CheckEach(given, func="double")
         run_pipeline(Pipeline.parse("annotate-op-pattern"), mlcc.parse(text), observers=[check])
-        assert check.guilty is None
+        assert check.culprit is None
         assert check._expected is not None
         assert check._expected[0].tolist() == [0, 2, 4, 6]
 
@@ -220,7 +220,7 @@ def test_parameters_that_are_bound_need_no_array(tmp_path: Path) -> None:
     check = CheckEach({"x": np.ones(4, "float32")})
     ctx = PassContext(folder=str(tmp_path))
     run_pipeline(Pipeline.parse("bind-params{params=x.npz}"), mlcc.parse(TEXT), ctx, [check])
-    assert check.guilty is None
+    assert check.culprit is None
 
 
 def test_checking_begins_where_all_arrays_are_there(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_checking_begins_where_all_arrays_are_there(tmp_path: Path) -> None:
     check = CheckEach({"y": np.ones(4, "float32")}, write=said.append)
     run_pipeline(pipeline, mlcc.parse(text.replace("R.multiply(x, x)", "R.multiply(y, x)")), ctx, [check])
     assert said[0] == "check-each: `main` is interpreted; checking begins after bind-params\n"
-    assert check.guilty == "doubling"
+    assert check.culprit == "doubling"
 
 
 SYMBOLIC = """

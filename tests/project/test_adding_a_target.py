@@ -17,7 +17,7 @@ import pytest
 
 import mlcc
 from mlcc import backends, outputs, passes
-from mlcc.cache.object_cache import is_known
+from mlcc.cache.object_cache import covers_target
 from mlcc.errors import CompileError
 from mlcc.interp import run_function
 from mlcc.machine import target
@@ -166,14 +166,14 @@ def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, monkeypatch: p
 
 
 def test_nothing_is_kept_that_code_outside_of_mlcc_made() -> None:
-    assert all(is_known(text) for text in ("llvm", "llvm{cpu=native}", " llvm -mcpu=haswell", "cuda{arch=sm_80}"))
-    assert not any(is_known(text) for text in ("toy", "toy{indent=2}", ""))
+    assert all(covers_target(text) for text in ("llvm", "llvm{cpu=native}", " llvm -mcpu=haswell", "cuda{arch=sm_80}"))
+    assert not any(covers_target(text) for text in ("toy", "toy{indent=2}", ""))
 
 
 @pytest.mark.parametrize("kind", ["llvm", "cuda"])
 def test_records_name_what_there_is(kind: str) -> None:
     for function in vars(backends.get(kind)).values():
-        if isinstance(function, backends.At):
+        if isinstance(function, backends.LazyFunction):
             module, _, name = function.place.partition(":")
             assert callable(attrgetter(name)(importlib.import_module(module)))
 

@@ -37,7 +37,7 @@ STOREYS = """
     mlcc.grammar.fmt
     mlcc.grammar.foreign
     mlcc.grammar.context
-    mlcc.grammar.quoted mlcc.grammar.metadata
+    mlcc.grammar.quoted_expressions mlcc.grammar.metadata
     mlcc.grammar.tir
     mlcc.grammar.global_infos
     mlcc.grammar.relax
@@ -62,7 +62,7 @@ STOREYS = """
     mlcc.passes.auto_schedule
     mlcc.passes.auto_schedule.gpu
     mlcc.passes.auto_schedule.rules
-    mlcc.passes.auto_schedule.choose
+    mlcc.passes.auto_schedule.apply_rules
     mlcc.passes.auto_schedule.plans
     mlcc.passes.auto_schedule.as_script mlcc.passes.auto_schedule.auto_pass mlcc.passes.auto_schedule.apply_tuned
     mlcc.passes.auto_schedule.by_rule

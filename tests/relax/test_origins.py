@@ -8,8 +8,8 @@ import pytest
 
 import mlcc
 from mlcc.cli.main import run
-from mlcc.frontend.place import Place, spans
-from mlcc.relax.origins import kernel_origins, kernels_at, origin, origins_of
+from mlcc.frontend.location import SourceLocation, spans
+from mlcc.relax.origins import kernel_origins, kernels_matching, origin, origins_of
 
 TEXT = """
 @R.function
@@ -34,9 +34,14 @@ def test_a_fused_kernel_comes_from_what_does_most_of_its_work() -> None:
 def test_kernels_are_found_by_path() -> None:
     lowered = mlcc.run_passes(mlcc.parse(TEXT), "fuse,lower-to-tir,fuse-tir")
     for path in ("layer.0", "layer.3", "layer.*", "*", "layer.[02]"):
-        assert kernels_at(lowered, f"@{path}") == ["fused_matmul_relu"]
-    assert kernels_at(lowered, "@layer") == kernels_at(lowered, "@layer.4") == kernels_at(lowered, "layer.0") == []
-    assert kernels_at(lowered, "*soft*") == ["softmax"] and kernels_at(lowered, "@*soft*") == []
+        assert kernels_matching(lowered, f"@{path}") == ["fused_matmul_relu"]
+    assert (
+        kernels_matching(lowered, "@layer")
+        == kernels_matching(lowered, "@layer.4")
+        == kernels_matching(lowered, "layer.0")
+        == []
+    )
+    assert kernels_matching(lowered, "*soft*") == ["softmax"] and kernels_matching(lowered, "@*soft*") == []
 
 
 def test_schedules_name_kernels_by_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +77,9 @@ def test_versions_come_from_where_their_function_does() -> None:
 
 
 def test_places_of_a_model_are_origins() -> None:
-    known, unknown = spans("net.pt2", [Place("aten.relu", "relu_1", "layer.1", "ReLU", "net.py:4"), Place("Relu", "r")])
+    known, unknown = spans(
+        "net.pt2", [SourceLocation("aten.relu", "relu_1", "layer.1", "ReLU", "net.py:4"), SourceLocation("Relu", "r")]
+    )
     assert origin(known) == "layer.1 (ReLU) net.py:4"
     assert not origin(unknown) and not origin(None)
 

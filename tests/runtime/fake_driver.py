@@ -17,7 +17,7 @@ from mlcc.runtime.cuda.driver import (
     ArgumentBlock,
     DriverError,
 )
-from mlcc.runtime.launch.tensor_map import TensorMap, plain
+from mlcc.runtime.launch.tensor_map import TensorMap, encode_as_numbers
 
 LIMITS = {
     MAX_THREADS: 1024, 2: 1024, 3: 1024, 4: 64, 5: (1 << 31) - 1, 6: 65535, 7: 65535, CAPABILITY_MAJOR: 8,
@@ -163,7 +163,7 @@ class FakeDriver:
 
     def encode(self, made: TensorMap) -> bytes:
         self._enter("encode", made)
-        return plain(made)
+        return encode_as_numbers(made)
 
     def begin_capture(self, stream: int) -> None:
         self._enter("begin_capture")

@@ -47,7 +47,7 @@ def parse_and_link(data: bytes) -> None:
     """Everything that loading does, but into a buffer and without a checksum: nothing is executed."""
     manifest.read(manifest.extract(data))
     obj = elf.read_object(data)
-    layout = image.lay_out(obj)
+    layout = image.plan_layout(obj)
     if layout.end > 1 << 26:
         return  # as large as a real one may be, too large for a test
     memory = bytearray(layout.end)
@@ -279,7 +279,7 @@ def test_aarch64_relocations_point_where_they_should() -> None:
     target = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
     made = target.create_target_machine(reloc="pic", codemodel="small", opt=1).emit_object(llvm.parse_assembly(ARM))
     obj = elf.read_object(made)
-    layout = image.lay_out(obj)
+    layout = image.plan_layout(obj)
     base, away = 0x7F1234560000, 0x7E0000001238
     memory = bytearray(layout.end)
     image.Linker(obj, layout, base, lambda name, weak: away).fill(memoryview(memory))

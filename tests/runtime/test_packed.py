@@ -18,7 +18,7 @@ from mlcc.runtime.env import load_env
 from mlcc.runtime.executable import Executable
 from mlcc.runtime.loader import load
 from mlcc.runtime.native_function import NativeFunction
-from mlcc.runtime.packed import raised_by
+from mlcc.runtime.packed import packed_function_error
 from mlcc.runtime.registry import get_func, register_func, remove_func
 from tests.runtime.hand_made import PRELUDE, artifact, manifest, tensor
 
@@ -148,9 +148,9 @@ def test_exceptions_come_through(exe: Executable) -> None:
     with pytest.raises(Odd, match="from inside") as caught:
         exe["f"](X)
     assert any(entry.name == "failing" for entry in caught.traceback)
-    shown = raised_by(caught.value)
+    shown = packed_function_error(caught.value)
     assert shown is not None and "packed function `t.first` raised Odd: from inside" in str(shown)
-    assert "in failing" in str(shown) and raised_by(ValueError()) is None
+    assert "in failing" in str(shown) and packed_function_error(ValueError()) is None
     register_func("t.first", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt()), override=True)
     with pytest.raises(KeyboardInterrupt):
         exe["f"](X)

@@ -14,9 +14,9 @@ from mlcc.array_files import load_arrays, npz_bytes, save_arrays
 from mlcc.cli.main import run
 from mlcc.errors import CompileError
 from mlcc.files import release_pages
-from mlcc.runtime.abi import stated, stated_dtype
+from mlcc.runtime.abi import dtype_tag, tagged_dtype
 from mlcc.runtime.npz import Damaged
-from mlcc.runtime.safetensors import DTYPES, MOST_HEADER, Tensors, storage
+from mlcc.runtime.safetensors import DTYPES, MAX_HEADER, Tensors, storage
 
 ARRAYS = {
     "a": np.arange(24, dtype=np.float32).reshape(4, 6), "b": np.array([True, False, True]), "c": np.zeros((0, 5)),
@@ -68,14 +68,14 @@ def test_the_library_reads_what_is_written_and_the_other_way_round(tmp_path: Pat
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_dtypes_that_numpy_lacks_are_read_and_written(tmp_path: Path, name: str) -> None:
     """Their bits come with the name, and a file is written with it."""
-    bits = np.arange(64, dtype=storage(name)).view(stated(name, storage(name)))
+    bits = np.arange(64, dtype=storage(name)).view(tagged_dtype(name, storage(name)))
     path = str(tmp_path / "x.safetensors")
     save_arrays(path, {"w": bits})
     found = load_arrays(path)["w"]
-    assert stated_dtype(found.dtype) == name and same(found, bits)
+    assert dtype_tag(found.dtype) == name and same(found, bits)
     save_arrays(str(tmp_path / "x.npz"), {"w": bits})
     plain = load_arrays(str(tmp_path / "x.npz"))["w"]
-    assert stated_dtype(plain.dtype) is None and same(plain, bits)
+    assert dtype_tag(plain.dtype) is None and same(plain, bits)
 
 
 def test_large_tensors_are_views_of_the_file(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def with_fields(**fields: Any) -> bytes:
 DAMAGED = {
     "cut off before": b"\0\0\0",
     "header is cut off": file_of({"x": GOOD})[:20],
-    "more than": (MOST_HEADER + 1).to_bytes(8, "little") + bytes(MOST_HEADER + 1),
+    "more than": (MAX_HEADER + 1).to_bytes(8, "little") + bytes(MAX_HEADER + 1),
     "is not JSON": file_of(b'{"x": '),
     "no map of names": file_of([GOOD]),
     "twice": file_of(b'{"x": 1, "x": 2}'),
@@ -222,7 +222,7 @@ def test_a_dtype_is_never_taken_for_another(folder: Path, capsys: pytest.Capture
     bits = np.full(4, 0x3F80, np.uint16)
     for declared, code in {"bfloat16": 0, "float16": 1, "uint16": 1}.items():
         (folder / "n.mlc").write_text(SCALE.replace("float32", declared))
-        save_arrays("n.safetensors", dict.fromkeys("xw", bits.view(stated("bfloat16", bits.dtype))))
+        save_arrays("n.safetensors", dict.fromkeys("xw", bits.view(tagged_dtype("bfloat16", bits.dtype))))
         assert run(["run", "n.mlc", "--in", "n.safetensors"]) == code
         bind = "bind-params{params=n.safetensors}"
         assert run(["passes", "n.mlc", "-p", bind, "-o", "o.mlc", "--force"]) == code

@@ -15,7 +15,7 @@ import pytest
 
 import mlcc
 from mlcc.errors import LoadError, MlccError
-from mlcc.runtime import elf, externs, manifest, shared
+from mlcc.runtime import elf, externs, manifest, shared_library
 from mlcc.runtime.loader import load, read_manifest
 
 CC = shutil.which("cc")
@@ -53,11 +53,11 @@ def linked(folder: Path, artifact: mlcc.runtime.Executable, source: str = "", *f
     (folder / "more.c").write_text(source or "void start(void) { __builtin_trap(); }\n")
     command = ["cc", "-shared", "-fPIC", "more.c", "m.o", "-o", "m.so", "-Wl,--hash-style=gnu", *flags, "-lm"]
     subprocess.run(command, cwd=folder, check=True)
-    return manifest.sealed((folder / "m.so").read_bytes())
+    return manifest.with_checksum((folder / "m.so").read_bytes())
 
 
 def test_what_mlcc_writes_is_loaded(good: bytes, tmp_path: Path) -> None:
-    shared.verify(good, ALLOWED)
+    shared_library.verify(good, ALLOWED)
     (tmp_path / "m.so").write_bytes(good)
     for where in (tmp_path / "m.so", good, tmp_path / "m.so"):
         exe = mlcc.load(where)
@@ -174,7 +174,7 @@ def test_mutations_with_a_right_checksum(good: bytes, tmp_path: Path) -> None:
                     "<Q", data, at, rng.choice((0, 1, len(data), 1 << 40, (1 << 64) - 1, rng.randrange(9999)))
                 )
         try:
-            (tmp_path / f"{number:04}.so").write_bytes(manifest.sealed(bytes(data)))
+            (tmp_path / f"{number:04}.so").write_bytes(manifest.with_checksum(bytes(data)))
         except LoadError:
             continue
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -198,13 +198,13 @@ def test_what_is_verified_is_what_is_opened(
     path.write_bytes(good)
     evil = linked(tmp_path, artifact, CONSTRUCTORS["constructor"] + "\n", "-nostartfiles")
     path.write_bytes(good)
-    judge = shared.verify
+    judge = shared_library.verify
 
     def verify(data: bytes, allowed: frozenset[str]) -> None:
         judge(data, allowed)
         path.write_bytes(evil)
 
-    monkeypatch.setattr(shared, "verify", verify)
+    monkeypatch.setattr(shared_library, "verify", verify)
     np.testing.assert_allclose(mlcc.load(path)["main"](A), np.exp(A) + 1, rtol=1e-6)
 
 

@@ -11,7 +11,7 @@ from mlcc.errors import CallError
 from mlcc.runtime.cuda import tensor_maps
 from mlcc.runtime.cuda.device import CudaDevice
 from mlcc.runtime.cuda.driver import ArgumentBlock, DriverError
-from mlcc.runtime.launch.tensor_map import MapSpec, plain, tensor_map
+from mlcc.runtime.launch.tensor_map import MapSpec, encode_as_numbers, tensor_map
 from tests.runtime.fake_driver import FakeDriver
 
 SPEC = MapSpec("A", "bfloat16", (64, 128), (1, 1), 128)
@@ -94,7 +94,7 @@ def test_a_device_encodes_each_map_once() -> None:
     device = CudaDevice(driver)
     first, second = (tensor_map(SPEC, 4096, [64, n], [2048]) for n in (5, 6))
     for made in (first, second, tensor_map(SPEC, 4096, (64, 5), (2048,)), second):
-        assert device.tensor_map(made) == plain(made)
+        assert device.tensor_map(made) == encode_as_numbers(made)
     assert driver.called("encode") == [("encode", first), ("encode", second)]
     driver.faults["encode"] = ["INVALID_VALUE"]
     with pytest.raises(CallError, match="E0864"):

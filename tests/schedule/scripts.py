@@ -10,7 +10,7 @@ from mlcc.grammar.syntax.reader import parse_syntax
 from mlcc.ir import tir
 from mlcc.passes.schedule.handles import ExprRV, LoopRV
 from mlcc.passes.schedule.mls.statements import Script
-from mlcc.recursion import MIXED, deep_recursion
+from mlcc.recursion import FRAMES_WITH_C, deep_recursion
 
 MATMUL = """
 @T.prim_func
@@ -67,7 +67,7 @@ def run(text: str) -> Script:
     """The script after it ran on `Notes`."""
     source = Source("test.mls", text)
     made = Script(source, Notes())
-    with deep_recursion(MIXED):
+    with deep_recursion(FRAMES_WITH_C):
         made.run(parse_syntax(source, start="script"))
     return made
 

@@ -15,8 +15,8 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.analysis.region_cover import (
+    common_ancestor,
     is_stage_pipeline,
-    meeting_place,
     region_cover,
     region_cover_violation,
 )
@@ -179,8 +179,8 @@ def test_what_is_read_must_have_been_written(first: str, second: str, words: str
 def test_blocks_meet_at_the_innermost_loop_around_both() -> None:
     tree = stages("x", "x")
     x, y = (b for name in "XY" for b in tree.blocks_named(name))
-    assert meeting_place(tree, x, y) is tree.loops[0]
-    assert meeting_place(tree, x, x) is tree.loops_above(x)[-1]
+    assert common_ancestor(tree, x, y) is tree.loops[0]
+    assert common_ancestor(tree, x, x) is tree.loops_above(x)[-1]
 
 
 def test_what_is_taken_over_from_before_a_step_is_what_is_found_anew() -> None:

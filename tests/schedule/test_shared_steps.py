@@ -8,7 +8,7 @@ import mlcc
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.equal import structural_equal
-from mlcc.passes.schedule import shared_steps
+from mlcc.passes.schedule import step_memo
 from mlcc.passes.schedule.schedule import Schedule
 
 TEXT = """
@@ -108,7 +108,7 @@ def test_what_is_drawn_is_drawn_anew() -> None:
 
 
 def test_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_steps, "MOST", 3)
+    monkeypatch.setattr(step_memo, "MOST", 3)
     start = shared()
     for rows in (2, 4, 8, 2):
         mine, alone = start.copy(), Schedule(mlcc.parse(TEXT), seed=0)

@@ -290,7 +290,7 @@ def test_other_architectures_link() -> None:
         made = artifact(MODEL, "llvm{triple=aarch64-linux-gnu}", opt_level)
         obj = elf.read_object(made.emit("obj"))
         assert obj.machine == elf.AARCH64
-        layout = image.lay_out(obj)
+        layout = image.plan_layout(obj)
         image.Linker(obj, layout, 0x7F0000000000, lambda name, weak: 0x7E0000000000).fill(
             memoryview(bytearray(layout.end))
         )
@@ -312,12 +312,12 @@ def test_the_manifest_says_what_the_machine_needs() -> None:
 def test_the_runtime_knows_every_feature() -> None:
     """What code may use, the loader can look for: each feature has a word of the kernel."""
     from mlcc.machine.cpu import CPUS
-    from mlcc.runtime.machine import word_of
+    from mlcc.runtime.machine import cpuinfo_flag
     from mlcc.targets.llvm.object.machines import FEATURES
 
     for arch, cpus in CPUS.items():
         used = {f for features in cpus.values() for f in features} | set(FEATURES[arch])
-        unknown = {f for f in used if word_of(f, arch) is None} - {"crc32"}  # crc32 comes with sse4.2
+        unknown = {f for f in used if cpuinfo_flag(f, arch) is None} - {"crc32"}  # crc32 comes with sse4.2
         assert not unknown
 
 

@@ -15,7 +15,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.runtime.loader import load
 from mlcc.runtime.manifest import evaluate, show
-from mlcc.targets.plan.dims import as_json, plain, widen
+from mlcc.targets.plan.dims import as_json, format_dim, widen
 
 A, B = tir.Var("a", INT64), tir.Var("b", INT32)
 ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod, tir.Min, tir.Max)
@@ -71,8 +71,8 @@ def test_native_code_and_manifest_agree(seed: int) -> None:
 
 def test_expressions_read_as_people_write_them() -> None:
     n = tir.Var("n", INT64)
-    assert plain(c.add(c.mul(n, 2), 1)) == "(n * 2) + 1"
-    assert plain(c.minimum(c.floordiv(n, 4), 3)) == "min(n // 4, 3)"
+    assert format_dim(c.add(c.mul(n, 2), 1)) == "(n * 2) + 1"
+    assert format_dim(c.minimum(c.floordiv(n, 4), 3)) == "min(n // 4, 3)"
     assert show(("select", ("<", "n", 3), 1, ("-", "n", 2))) == "select(n < 3, 1, n - 2)"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mlcc.machine.target import Target
 from mlcc.runtime import elf, externs
-from mlcc.runtime.abi import FIRST, FIRST_UNSIGNED, SECOND, SLOT_SHIFT, SLOTS, filled
+from mlcc.runtime.abi import FIRST, FIRST_UNSIGNED, SECOND, SLOT_SHIFT, SLOTS, fill_numbers
 from mlcc.runtime.image import link_image
 from mlcc.targets.llvm.codegen.error_numbers import FAULT, add_fault, add_fault_text
 from mlcc.targets.llvm.codegen.ir_text import ModuleText
@@ -55,7 +55,7 @@ def test_numbers_are_filled_in(ring: Any, template: str) -> None:
             code = ring.note(17 | 3 << 8, a, b)
             slot = code >> SLOT_SHIFT
             assert code & (1 << SLOT_SHIFT) - 1 == 17 | 3 << 8 and 1 <= slot <= SLOTS
-            assert ring.show(template.encode(), slot).decode() == filled(template, a, b)
+            assert ring.show(template.encode(), slot).decode() == fill_numbers(template, a, b)
 
 
 def test_threads_do_not_share_slots(ring: Any) -> None:
@@ -63,7 +63,7 @@ def test_threads_do_not_share_slots(ring: Any) -> None:
 
     def once(number: int) -> tuple[str, str]:
         slot = ring.note(17, number, -number) >> SLOT_SHIFT
-        return ring.show(TEMPLATES[0].encode(), slot).decode(), filled(TEMPLATES[0], number, -number)
+        return ring.show(TEMPLATES[0].encode(), slot).decode(), fill_numbers(TEMPLATES[0], number, -number)
 
     with ThreadPoolExecutor(8) as pool:
         for found, wanted in pool.map(once, range(SLOTS - 1)):

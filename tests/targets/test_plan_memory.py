@@ -7,7 +7,7 @@ import random
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.targets.plan.memory import pack_fixed
-from mlcc.targets.plan.steps import Memory, Place
+from mlcc.targets.plan.steps import Memory, MemoryKind
 
 
 def drawn(seed: int, chain: bool) -> list[Memory]:
@@ -15,7 +15,7 @@ def drawn(seed: int, chain: bool) -> list[Memory]:
     source = random.Random(seed)
     made = []
     for step in range(60):
-        memory = Memory(Place.TEMPORARY, tir.IntImm(INT64, 64 * source.choice((1, 3, 16, 64, 100, 256))))
+        memory = Memory(MemoryKind.TEMPORARY, tir.IntImm(INT64, 64 * source.choice((1, 3, 16, 64, 100, 256))))
         memory.first, memory.last = step, step + (1 if chain else source.choice((1, 1, 1, 2, 5, 20)))
         made.append(memory)
     return made

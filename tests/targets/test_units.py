@@ -20,7 +20,7 @@ from mlcc.targets.llvm.artifact import ObjectArtifact
 from mlcc.targets.llvm.codegen.ir_text import ModuleText, integer
 from mlcc.targets.llvm.object import units
 from mlcc.targets.llvm.object.compile import Machine, compile_text
-from mlcc.targets.llvm.object.merge import merged
+from mlcc.targets.llvm.object.merge import merge_objects
 from mlcc.targets.llvm.object.passes import Code
 from mlcc.targets.llvm.object.units import Unit, UnitCompiler
 
@@ -74,7 +74,7 @@ def test_a_linked_object_does_what_its_parts_did(flags: list[str], tmp_path: Pat
     (tmp_path / "m.c").write_text(PROGRAM)
     parts = [compile_text(text, Machine(), 0).obj for text in (ONE, TWO)]
     codes = []
-    for name, objects in (("parts", parts), ("merged", [merged(parts)])):
+    for name, objects in (("parts", parts), ("merged", [merge_objects(parts)])):
         files = []
         for number, obj in enumerate(objects):
             files.append(str(tmp_path / f"{name}{number}.o"))
@@ -89,8 +89,8 @@ def test_a_linked_object_does_what_its_parts_did(flags: list[str], tmp_path: Pat
 @pytest.mark.parametrize("machine", [Machine(), ARM], ids=lambda m: m.triple.partition("-")[0])
 def test_hidden_symbols_become_local(machine: Machine) -> None:
     parts = [compile_text(text, machine, 1).obj for text in (ONE, TWO)]
-    obj = merged(parts)
-    assert merged(parts) == obj
+    obj = merge_objects(parts)
+    assert merge_objects(parts) == obj
     symbols = {s.name: s for s in elf.read_object(obj).symbols}
     assert {n: symbols[n].bind for n in ("one", "two", "half", "count", "shared")} == {
         "one": elf.GLOBAL, "two": elf.LOCAL, "half": elf.LOCAL, "count": elf.LOCAL, "shared": elf.WEAK
@@ -103,7 +103,7 @@ def test_hidden_symbols_become_local(machine: Machine) -> None:
 def test_a_symbol_defined_twice_is_refused() -> None:
     obj = compile_text("define i32 @f() { ret i32 0 }", Machine(), 0).obj
     with pytest.raises(ValueError, match="`f` is defined twice"):
-        merged([obj, obj])
+        merge_objects([obj, obj])
 
 
 # ---------------------------------------------------------------- units of a module

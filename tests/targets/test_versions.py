@@ -65,7 +65,7 @@ def kernels(module: IRModule) -> dict[str, tir.PrimFunc]:
 def runs_on_this_cpu(cpu: str, artifact: Any) -> bool:
     """Whether this machine runs a version."""
     (features,) = (v["features"] for v in artifact.manifest["target"]["versions"] if v["cpu"] == cpu)
-    return {machine.word_of(f, "x86_64") for f in features} <= (machine.cpu_words() or set())
+    return {machine.cpuinfo_flag(f, "x86_64") for f in features} <= (machine.cpu_words() or set())
 
 
 # ---------------------------------------------------------------- what is made

@@ -15,7 +15,7 @@ from bench import ulps
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import ForKind
-from mlcc.targets.llvm.codegen.vmath import BINARY, OF_C, ROUNDING, UNARY
+from mlcc.targets.llvm.codegen.vmath import BINARY, C_ONLY, ROUNDING, UNARY
 from mlcc.targets.llvm.codegen.vmath.formulas import FORMULAS
 from mlcc.targets.llvm.object.compile import Machine, compile_text
 from tests.targets.build import call, elementwise
@@ -233,4 +233,4 @@ def test_llvm_intrinsics_by_name_are_the_same_code() -> None:
 
 
 def test_every_name_has_a_formula() -> None:
-    assert [*UNARY, *BINARY, *ROUNDING, *OF_C, "fma"] == [*FORMULAS]
+    assert [*UNARY, *BINARY, *ROUNDING, *C_ONLY, "fma"] == [*FORMULAS]

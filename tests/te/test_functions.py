@@ -194,7 +194,7 @@ def test_extern_makes_several_tensors_by_statements() -> None:
     total = code.scratch("total", (1,), "float32")
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> object:
-        source, sums, count = (code.Cells(b) for b in (*ins, *outs))
+        source, sums, count = (code.BufferElements(b) for b in (*ins, *outs))
         step = code.loop(n, lambda i: [total.set(total[0] + source[i], 0), sums.set(total[0], i)])
         return total.set(0.0, 0), step, count.set(n, 0)
 

@@ -12,7 +12,7 @@ from mlcc.ir import tir
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.records.workload import MAIN, module_of
 from mlcc.tune.contracts import Candidate, Outcome, Status, Task
-from mlcc.tune.recorded import candidate_key
+from mlcc.tune.recorded_runner import candidate_key
 
 PRODUCT = """
 @T.prim_func

@@ -32,7 +32,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with model.mlc, in which tuning is a matter of known times."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLCC_NUM_THREADS", "1")
-    monkeypatch.setitem(spaces.SPACES, "fake", "tests.tune.fakes:FakeSpace")
+    monkeypatch.setitem(spaces.SPACE_FACTORIES, "fake", "tests.tune.fakes:FakeSpace")
     monkeypatch.setattr(engine, "runner_for", lambda *args: FakeRunner())
     (tmp_path / "model.mlc").write_text(product_of("mm", 32))
     return tmp_path
@@ -261,7 +261,7 @@ def test_a_signal_ends_the_command(tmp_path: Path, number: signal.Signals) -> No
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number, err
-    assert signals.WORDS[number] in err and "mm" in out
+    assert signals.MESSAGES[number] in err and "mm" in out
     assert "tir.is_scheduled" in (tmp_path / "tuned.mlc").read_text()
     for _ in range(50):
         if not _members(process.pid):

@@ -227,10 +227,10 @@ def test_two_convert_at_once(tmp_path: Path) -> None:
 def test_records_of_the_same_code() -> None:
     with Database(MEMORY) as db:
         db.add([record("a"), record("b", digest="d1"), record("c", digest="d1"), record("d", 0.9, digest="d1")])
-        found = db.alike("w1", SETTING, "base", "d1", 0)
+        found = db.find_same_code("w1", SETTING, "base", "d1", 0)
         assert found is not None and found.candidate == "b"
-        assert db.alike("w1", SETTING, "base", "", 0) is None
-        assert db.alike("w1", SETTING, "other", "d1", 0) is None
+        assert db.find_same_code("w1", SETTING, "base", "", 0) is None
+        assert db.find_same_code("w1", SETTING, "other", "d1", 0) is None
 
 
 def test_pruning_keeps_what_was_imported() -> None:

@@ -12,8 +12,8 @@ from mlcc.ir.module import IRModule
 from mlcc.passes.schedule.random import Engine
 from mlcc.tune import TuneContext
 from mlcc.tune.postproc import VerifyGPUCode
-from mlcc.tune.replay import decided, finished
-from mlcc.tune.search_strategy.strategy import undecided
+from mlcc.tune.replay import apply_postprocs, with_replayed_decisions
+from mlcc.tune.search_strategy.strategy import without_decisions
 from mlcc.verify import check
 
 MATMUL = """
@@ -74,8 +74,8 @@ def test_samples_compute_the_same(name: str, target: str) -> None:
     for space in context.generate_design_space():
         steps = space.trace.simplified(remove_postproc=True).insts
         for _ in range(SAMPLES):
-            sch, _ = context.replayer.replay(undecided(steps), random)
-            taken = decided(steps, sch)
+            sch, _ = context.replayer.replay(without_decisions(steps), random)
+            taken = with_replayed_decisions(steps, sch)
             again, _ = context.replayer.replay(taken)
             mlcc.assert_structural_equal(again.mod, sch.mod)
             sch.enter_postproc()
@@ -100,10 +100,10 @@ def test_threads_are_known_before_a_replay(name: str) -> None:
     (verify,) = [p for p in postprocs if isinstance(p, VerifyGPUCode)]
     seen = set()
     for seed in range(100 if name == "matmul" else 6):
-        steps = undecided(spaces[seed % len(spaces)].trace.simplified().insts)
+        steps = without_decisions(spaces[seed % len(spaces)].trace.simplified().insts)
         sch, _ = context.replayer.replay(steps, Engine(seed + 1))
         said = verify.may_pass(sch.trace.insts)
-        assert said == finished(sch, postprocs)
+        assert said == apply_postprocs(sch, postprocs)
         seen.add(said)
         if len(seen) == 2 and seed > 9:
             break

@@ -13,9 +13,9 @@ from mlcc.cli.main import run
 from mlcc.records.database import MEMORY, Database
 from mlcc.tune.engine import tune
 from mlcc.tune.import_tvm import RECORDS, WORKLOADS, import_records
-from mlcc.tune.recorded import candidate_key
-from mlcc.tune.tvm_graph import NotRead, workload_text
-from mlcc.tune.tvm_steps import script_of
+from mlcc.tune.recorded_runner import candidate_key
+from mlcc.tune.tvm_trace import trace_script
+from mlcc.tune.tvm_workload import UnsupportedContent, workload_text
 from tests.tune.fakes import FakeRunner, FakeSpace, module
 
 SAVED = Path(__file__).parent / "tvm_database"  # two tilings of the product of fakes.py with 64 rows
@@ -82,7 +82,7 @@ def test_steps_become_script_lines() -> None:
         ],
         [[7, 1]],
     ]
-    assert script_of(trace).splitlines()[1:] == [
+    assert trace_script(trace).splitlines()[1:] == [
         '    b0 = sch.get_block(name="a", func_name="main")',
         '    b1 = sch.get_block(name="c", func_name="main")',
         "    l2, = sch.get_loops(block=b0)",
@@ -97,5 +97,5 @@ def test_steps_become_script_lines() -> None:
 
 @pytest.mark.parametrize("text", ["", "?", "AAAA", "e30="])
 def test_texts_that_are_no_module_are_refused(text: str) -> None:
-    with pytest.raises(NotRead):
+    with pytest.raises(UnsupportedContent):
         workload_text(text)

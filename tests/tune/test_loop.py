@@ -19,9 +19,9 @@ from mlcc.passes.auto_schedule.eligibility import SCHEDULED
 from mlcc.records.database import Database
 from mlcc.tune import engine
 from mlcc.tune.engine import Tuning, _PeakRateHistory, tune, tuning
-from mlcc.tune.kernel_search import KernelSearch, why_not_kept
-from mlcc.tune.loop import Limits
-from mlcc.tune.verdict import estimate, upper_bound
+from mlcc.tune.kernel_search import KernelSearch, replay_mismatch
+from mlcc.tune.ratio_statistics import median_ratio, ratio_upper_bound
+from mlcc.tune.tuning_loop import SearchLimits
 from tests.tune.fakes import FakeRunner, FakeSpace, module
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,11 +37,11 @@ def winners(made: Tuning) -> list[tuple[str, float | None]]:
 
 
 def test_estimates_and_bounds_are_right() -> None:
-    assert estimate([3.0, 1.0, 2.0]) == 2.0
-    assert upper_bound([1.0] * 5) == float("inf")
-    assert upper_bound([0.9] * 40) == 0.9
+    assert median_ratio([3.0, 1.0, 2.0]) == 2.0
+    assert ratio_upper_bound([1.0] * 5) == float("inf")
+    assert ratio_upper_bound([0.9] * 40) == 0.9
     spread = [0.5 + n / 40 for n in range(40)]
-    assert estimate(spread) < upper_bound(spread) < 1.3
+    assert median_ratio(spread) < ratio_upper_bound(spread) < 1.3
 
 
 def test_finds_the_best_of_a_space() -> None:
@@ -138,7 +138,7 @@ def test_a_batch_is_proposed_when_it_is_measured() -> None:
 
 def test_a_limit_for_each_kernel() -> None:
     with tuning(module(32, 48), threads=1, space=FakeSpace, runner=FakeRunner(), until=2.0) as found:
-        found.loop.limits = Limits(until=2.0, kernel_trials=6)
+        found.loop.limits = SearchLimits(until=2.0, kernel_trials=6)
         found.loop.run()
         assert [(k.trials, k.why_done) for k in found.kernels] == [(6, "6 candidates were tried")] * 2
 
@@ -167,10 +167,10 @@ def test_the_roofline_ends_a_search() -> None:
 
 
 def test_what_the_machine_can_do_is_the_same_when_a_search_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlcc.tune import floors
+    from mlcc.tune import peak_rates
 
     speeds = iter((1.0, 3.0, 2.0))
-    monkeypatch.setattr(floors, "measure", lambda threads: floors.Floors(next(speeds) * 1e9, ()))
+    monkeypatch.setattr(peak_rates, "measure", lambda threads: peak_rates.PeakRates(next(speeds) * 1e9, ()))
     monkeypatch.setattr("mlcc.tune.roofline.least_seconds", lambda task, found: found.flops)
     with Database(":memory:") as records, tuning(module(32), threads=1, space=FakeSpace, runner=FakeRunner()) as found:
         task = found.kernels[0].task
@@ -210,8 +210,10 @@ def test_steps_that_give_another_function_are_no_record() -> None:
     one, other = space.made((2, 2, False)), space.made((2, 4, True))
     from dataclasses import replace
 
-    assert why_not_kept(made.kernels[0].task, one) is None
-    assert why_not_kept(made.kernels[0].task, replace(one, trace=other.trace)) == "its steps produce another function"
+    assert replay_mismatch(made.kernels[0].task, one) is None
+    assert (
+        replay_mismatch(made.kernels[0].task, replace(one, trace=other.trace)) == "its steps produce another function"
+    )
 
 
 def test_resumes_from_records(tmp_path: Path) -> None:

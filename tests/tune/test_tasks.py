@@ -9,7 +9,7 @@ from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.machine.target import Target
 from mlcc.tune.roofline import operations, traffic
-from mlcc.tune.tasks import Extracted, extract
+from mlcc.tune.tasks import ExtractedModule, extract
 
 MODEL = """
 @I.ir_module
@@ -46,7 +46,7 @@ def scale(p: T.handle, q: T.handle):
 """
 
 
-def tasks(text: str, **options: object) -> Extracted:
+def tasks(text: str, **options: object) -> ExtractedModule:
     return extract(mlcc.parse(text), Target.parse("llvm{cpu=native}"), **options)  # type: ignore[arg-type]
 
 

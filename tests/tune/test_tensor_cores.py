@@ -10,9 +10,9 @@ from mlcc.ir.module import IRModule
 from mlcc.passes.schedule.random import Engine
 from mlcc.tune import TuneContext
 from mlcc.tune.postproc import Postproc
-from mlcc.tune.replay import finished
+from mlcc.tune.replay import apply_postprocs
 from mlcc.tune.schedule_rule import MultiLevelTilingTensorCore, ReuseType
-from mlcc.tune.search_strategy.strategy import undecided
+from mlcc.tune.search_strategy.strategy import without_decisions
 from mlcc.tune.space_generator import PostOrderApply
 
 TARGET = "nvidia/nvidia-a100"
@@ -50,13 +50,13 @@ def context_of(mod: IRModule) -> TuneContext:
 def test_random_samples_are_right() -> None:
     context = context_of(product(64, 32, 48))
     (space,) = context.generate_design_space()
-    steps = undecided(space.trace.simplified().insts)
+    steps = without_decisions(space.trace.simplified().insts)
     random = np.random.default_rng(0)
     a, b = (random.integers(-4, 5, shape).astype(np.float16) for shape in ((64, 48), (48, 32)))
     tried = 0
     for seed in range(2):
         sch, _ = context.replayer.replay(steps, Engine(seed + 1))
-        if not finished(sch, context.space_generator.postprocs):
+        if not apply_postprocs(sch, context.space_generator.postprocs):
             continue
         artifact = mlcc.build(sch.mod, TARGET)
         assert b"mma.sync" in artifact.emit("ptx")

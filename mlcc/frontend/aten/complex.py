@@ -50,7 +50,7 @@ class Complex:
         return Complex(make(self.re), make(self.im))
 
 
-def refused() -> Unsupported:
+def complex_unsupported() -> Unsupported:
     """Return the error for a complex parameter or result."""
     text = "inputs and outputs of a program cannot be complex"
     return Unsupported(text, "use torch.view_as_real and torch.view_as_complex")

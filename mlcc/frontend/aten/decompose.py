@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def decomposed(exported: torch.export.ExportedProgram, targets: Iterable[str]) -> torch.export.ExportedProgram:
+def decompose_program(exported: torch.export.ExportedProgram, targets: Iterable[str]) -> torch.export.ExportedProgram:
     """Decompose these operators as far as PyTorch has decompositions; return the program itself if it has none."""
     import torch
 

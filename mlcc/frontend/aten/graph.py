@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mlcc.frontend.place import Place
+from mlcc.frontend.location import SourceLocation
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,14 +25,14 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Symbolic:
+class SymbolicNumber:
     """A number as an expression over symbols: `s77//2`."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
+class Subgraph:
     """A graph as an argument: the branches of `torch.cond`, the body of `while_loop`."""
 
     graph: Graph
@@ -70,7 +70,7 @@ class AtenNode:
     # By the names of the operator's schema, where defaults may be absent; `arg0`, `arg1`, ... without a schema
     arguments: Mapping[str, Argument]
     outputs: tuple[str | None, ...]  # names of the results; None for an unused one
-    place: Place
+    place: SourceLocation
     is_list: bool = False  # the operator returns a list or tuple, possibly of one element
     casts: bool = False  # the result is cast to the stated dtype, as in-place operators do
 

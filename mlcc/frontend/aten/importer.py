@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mlcc.frontend.aten.functional import written_name
+from mlcc.frontend.aten.custom_converters import custom_converters
+from mlcc.frontend.aten.functionalize import functional_name
 from mlcc.frontend.aten.module import Options, translate
-from mlcc.frontend.aten.supplied import supplied
 from mlcc.frontend.aten.table import Converter, converter
-from mlcc.frontend.precision import in_dtype
+from mlcc.frontend.precision import convert_precision
 
 if TYPE_CHECKING:
     import os
@@ -40,15 +40,15 @@ def from_exported_program(
 
     Raises CompileError that lists everything that cannot be imported.
     """
-    from mlcc.frontend.aten.live import program_of
+    from mlcc.frontend.aten.exported import program_of
 
     del no_bind_return_tuple  # a returned tuple is never bound to a variable
     converters = custom_convert_map or {}
     program = program_of(exported_program)
     if run_ep_decomposition and (unknown := unknown_targets(program, converters)):
-        from mlcc.frontend.aten.decompose import decomposed
+        from mlcc.frontend.aten.decompose import decompose_program
 
-        program = program_of(decomposed(exported_program, unknown))
+        program = program_of(decompose_program(exported_program, unknown))
     options = Options(
         keep_params_as_input,
         keep_state_as_input,
@@ -57,7 +57,7 @@ def from_exported_program(
         dict(converters),
         allow_packed=allow_packed,
     )
-    return in_dtype(translate(program, options), dtype)
+    return convert_precision(translate(program, options), dtype)
 
 
 def from_pt2(
@@ -75,17 +75,17 @@ def from_pt2(
         keep_params_as_input, keep_state_as_input, unwrap_unit_return_tuple, dict(dim_names or {}),
         dict(custom_convert_map or {}), allow_packed=allow_packed,
     )  # fmt: skip
-    return in_dtype(translate(read_pt2(os.fspath(path), model), options), dtype)
+    return convert_precision(translate(read_pt2(os.fspath(path), model), options), dtype)
 
 
 def unknown_targets(program: Program, converters: Mapping[str, Converter] | None = None) -> list[str]:
     """The operators of a program that have no converter."""
-    own = supplied(converters or {})
+    own = custom_converters(converters or {})
     used = dict.fromkeys(node.target for node in program.graph.nodes)
     return [name for name in used if name not in own and name.rpartition(".")[0] not in own and not _is_known(name)]
 
 
 def _is_known(target: str) -> bool:
-    written = written_name(target)
+    written = functional_name(target)
     name = target if written is None else f"aten.{written}.{target.rpartition('.')[2]}"
     return converter(name) is not None or converter(target) is not None

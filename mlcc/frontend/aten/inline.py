@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mlcc.frontend.aten.graph import Argument, AtenNode, Graph, Inner, Meta, Ref
+from mlcc.frontend.aten.graph import Argument, AtenNode, Graph, Meta, Ref, Subgraph
 
 _WRAPPERS = frozenset(
     f"higher_order.{name}"
@@ -16,7 +16,7 @@ _WRAPPERS = frozenset(
 )  # fmt: skip
 
 
-def inlined(graph: Graph) -> Graph:
+def inline_wrappers(graph: Graph) -> Graph:
     """Return the graph with wrapper graphs inlined, at any depth."""
     if not any(node.target in _WRAPPERS or _subgraph_of(node) for node in graph.nodes):
         return graph
@@ -31,8 +31,8 @@ def inlined(graph: Graph) -> Graph:
     )
 
 
-def _subgraph_of(node: AtenNode) -> Inner | None:
-    return next((value for value in node.arguments.values() if isinstance(value, Inner)), None)
+def _subgraph_of(node: AtenNode) -> Subgraph | None:
+    return next((value for value in node.arguments.values() if isinstance(value, Subgraph)), None)
 
 
 class _Inliner:
@@ -47,7 +47,9 @@ class _Inliner:
         arguments = {key: self.known(value, names) for key, value in node.arguments.items()}
         inner = _subgraph_of(node) if node.target in _WRAPPERS else None
         if inner is None:
-            arguments = {k: Inner(inlined(v.graph)) if isinstance(v, Inner) else v for k, v in arguments.items()}
+            arguments = {
+                k: Subgraph(inline_wrappers(v.graph)) if isinstance(v, Subgraph) else v for k, v in arguments.items()
+            }
             outputs = tuple(self._new_name(name, names) for name in node.outputs)
             self.nodes.append(replace(node, arguments=arguments, outputs=outputs))
             return
@@ -84,10 +86,10 @@ class _Inliner:
         return argument.name if isinstance(argument, Ref) else name
 
 
-def _operands(arguments: Mapping[str, Argument], inner: Inner) -> list[Argument]:
+def _operands(arguments: Mapping[str, Argument], inner: Subgraph) -> list[Argument]:
     """Return the operands of a call of a graph: the flattened arguments after it, without a graph's name."""
     listed = list(arguments.values())
-    after = listed[next(i for i, value in enumerate(listed) if isinstance(value, Inner)) + 1 :]
+    after = listed[next(i for i, value in enumerate(listed) if isinstance(value, Subgraph)) + 1 :]
     flat = [part for value in after for part in (value if isinstance(value, tuple) else (value,))]
     count = len(inner.graph.inputs)
     return flat[len(flat) - count :] if len(flat) > count and isinstance(flat[0], str) else flat[:count]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlcc.errors import CompileError, error
-from mlcc.frontend.aten.complex import PARTS, Complex, refused
+from mlcc.frontend.aten.complex import PARTS, Complex, complex_unsupported
 from mlcc.frontend.aten.graph import Input, NumberMeta, Program, TensorMeta, Weight
-from mlcc.frontend.aten.parameters import Names, solved
-from mlcc.frontend.aten.promotion import Number
-from mlcc.frontend.aten.schema import refs
+from mlcc.frontend.aten.parameters import SymbolNames, solve_symbol
+from mlcc.frontend.aten.promotion import RuntimeFloat
+from mlcc.frontend.aten.schema import value_refs
 from mlcc.frontend.aten.symbols import symbols_of
 from mlcc.frontend.aten.table import Converter
 from mlcc.frontend.aten.translate import Translator
@@ -74,8 +74,8 @@ def _result(t: Translator, value: Any) -> Any:
     if argument is None or isinstance(argument, str):
         return None
     if isinstance(argument, Complex):
-        raise refused()
-    if isinstance(argument, Number):
+        raise complex_unsupported()
+    if isinstance(argument, RuntimeFloat):
         return argument.value
     if isinstance(argument, (bool, int, tir.Expr)):
         return relax.PrimValue(
@@ -94,7 +94,7 @@ class _Main:
     def __init__(self, t: Translator, options: Options) -> None:
         self.t, self.options = t, options
         self.program = t.program
-        self.names = Names(self.program, options.dim_names)
+        self.names = SymbolNames(self.program, options.dim_names)
         self.inputs = 0
         self.kept: list[Any] = []
         self._derived: list[tuple[relax.Var, int, str]] = []  # parameter, axis, expression of its extent
@@ -110,8 +110,8 @@ class _Main:
         changed = [out.target for out in self.program.outputs if out.kind.endswith("_mutation")]
         state: dict[str, relax.Var] = {}
         nodes = self.program.graph.nodes
-        used = {ref.name for node in nodes for ref in refs(node.arguments.values())}
-        used |= {ref.name for ref in refs(self.program.graph.outputs)}
+        used = {ref.name for node in nodes for ref in value_refs(node.arguments.values())}
+        used |= {ref.name for ref in value_refs(self.program.graph.outputs)}
         for given in self.program.inputs:
             if given.kind == "user" or given.target not in self.program.weights:
                 continue
@@ -153,7 +153,7 @@ class _Main:
     def _tensor_parameter(self, name: str, meta: TensorMeta) -> relax.Var:
         """Create a tensor parameter. An extent such as `2*s + 1` is solved for `s` at the beginning of `main`."""
         if meta.dtype in PARTS:
-            raise refused()
+            raise complex_unsupported()
         extents: list[int | tir.Expr] = []
         derived: list[tuple[int, str]] = []
         for axis, extent in enumerate(meta.shape):
@@ -170,7 +170,7 @@ class _Main:
     def _weight_parameter(self, given: Input) -> relax.Var:
         weight = self.program.weights[given.target]
         if weight.dtype in PARTS:
-            raise refused()
+            raise complex_unsupported()
         param = self.t.parameter(given.value, weight.shape, weight.dtype)
         self.t.values[given.value] = param
         return param
@@ -207,7 +207,7 @@ class _Main:
             unknown = [s for s in symbols_of(text) if s not in self.t.symbols]
             if unknown:
                 self.t.symbols[unknown[0]] = self.names.variable(unknown[0])
-                self.t.define(unknown[0], solved(text, unknown, self.t.shape(param)[axis], self.t.symbols))
+                self.t.define(unknown[0], solve_symbol(text, unknown, self.t.shape(param)[axis], self.t.symbols))
         for param in dict.fromkeys(param for param, _, _ in self._derived):
             meta = self.program.graph.values[param.name]
             assert isinstance(meta, TensorMeta)

@@ -14,7 +14,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 
 
-class Names:
+class SymbolNames:
     """Names of symbolic sizes: the user's, or else PyTorch's (`s77`).
 
     The user names an extent by input and axis (`{"x.0": "batch"}`, `{"x": {0: "batch"}}`, `{"x": ["batch", None]}`) or
@@ -85,7 +85,7 @@ def _name_error(message: str, help: str | None) -> CompileError:
     return CompileError(error("E1013", message, help=help))
 
 
-def solved(text: str, unknown: Sequence[str], extent: tir.Expr, symbols: Mapping[str, tir.Expr]) -> tir.Expr:
+def solve_symbol(text: str, unknown: Sequence[str], extent: tir.Expr, symbols: Mapping[str, tir.Expr]) -> tir.Expr:
     """Solve an equation that is linear in a symbol for the symbol. Raises Unsupported."""
     name = unknown[0]
     if len(unknown) > 1:

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class RuntimeFloat:
     """A float known at run time only: a tensor of rank 0 that promotes like a Python number."""
 
     value: relax.Expr
 
 
 Value: TypeAlias = relax.Expr | tir.Expr | bool | int | float  # an operand as converters get it
-Operand: TypeAlias = Value | Number
+Operand: TypeAlias = Value | RuntimeFloat
 
 _SIGNED = ("int8", "int16", "int32", "int64")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -70,7 +70,7 @@ def result_type(t: Translator, *values: Operand) -> str:
     tensors, scalars, numbers = "", "", ""
     for value in values:
         if not isinstance(value, relax.Expr):
-            numbers = _join(numbers, number_type(value))
+            numbers = _join(numbers, scalar_dtype(value))
         elif t.ndim(value):
             tensors = _join(tensors, t.dtype(value))
         else:
@@ -89,33 +89,33 @@ def _outrank(stronger: str, weaker: str) -> str:
     return promote(stronger, weaker) if category(weaker) > category(stronger) else stronger
 
 
-def number_type(value: Operand) -> str:
+def scalar_dtype(value: Operand) -> str:
     """Return the dtype of a number on its own."""
     if isinstance(value, tir.Expr):
         return "bool" if value.dtype.is_bool else "int64" if value.dtype.is_int else _DEFAULT_FLOAT
     if isinstance(value, bool):
         return "bool"
-    if isinstance(value, Number):
+    if isinstance(value, RuntimeFloat):
         return _DEFAULT_FLOAT
     if isinstance(value, (int, float)):
         return "int64" if isinstance(value, int) else _DEFAULT_FLOAT
     raise Unsupported(f"an operand of type {type(value).__name__}")
 
 
-def float_of(dtype: str) -> str:
+def float_dtype(dtype: str) -> str:
     """Return the dtype itself if it is a float dtype, else torch's default float dtype."""
     return dtype if is_float(dtype) else _DEFAULT_FLOAT
 
 
-def sum_of(dtype: str) -> str:
+def sum_dtype(dtype: str) -> str:
     """Return the result dtype of a sum or product of elements."""
     return dtype if is_float(dtype) else "int64"
 
 
 def as_tensor(t: Translator, value: Operand, dtype: str) -> relax.Expr:
     """Convert an operand to a tensor of that dtype."""
-    if isinstance(value, (relax.Expr, Number)):
-        return t.cast(value.value if isinstance(value, Number) else value, dtype)
+    if isinstance(value, (relax.Expr, RuntimeFloat)):
+        return t.cast(value.value if isinstance(value, RuntimeFloat) else value, dtype)
     if not isinstance(value, tir.Expr):
         try:
             return t.scalar(value, dtype)
@@ -127,13 +127,13 @@ def as_tensor(t: Translator, value: Operand, dtype: str) -> relax.Expr:
     return t.cast(t.emit(t.op.reshape(vector, t.shape_expr([]))), dtype)
 
 
-def together(t: Translator, *values: Value, floating: bool = False) -> list[relax.Expr]:
+def promote_operands(t: Translator, *values: Value, floating: bool = False) -> list[relax.Expr]:
     """Promote operands to tensors of one dtype; with `floating`, to a float dtype."""
     dtype = result_type(t, *values)
-    return [as_tensor(t, value, float_of(dtype) if floating else dtype) for value in values]
+    return [as_tensor(t, value, float_dtype(dtype) if floating else dtype) for value in values]
 
 
-def apply(t: Translator, make: Callable[..., relax.Call], *values: Value, dtype: str = "") -> relax.Var:
+def emit_promoted(t: Translator, make: Callable[..., relax.Call], *values: Value, dtype: str = "") -> relax.Var:
     """Emit an operator on operands cast to `dtype`, or to the dtype that they promote to."""
     dtype = dtype or result_type(t, *values)
     return t.emit(make(*(as_tensor(t, value, dtype) for value in values)))

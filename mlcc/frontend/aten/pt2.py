@@ -19,14 +19,14 @@ from mlcc.frontend.aten.graph import Program, Weight
 from mlcc.frontend.aten.schema import (
     Malformed,
     dtype_name,
-    extent,
-    get,
     graph_of,
     input_of,
     output_of,
     range_of,
+    read_extent,
+    typed_field,
 )  # fmt: skip
-from mlcc.frontend.aten.symbols import readable
+from mlcc.frontend.aten.symbols import infix_extent
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tensor_data import storage_dtype
 from mlcc.runtime.npz import Archive, Damaged
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-MAJOR = 8  # of the schema that is read
-LARGEST_PROGRAM = 512 << 20  # bytes of JSON
-MOST_NODES = 400_000
+SCHEMA_MAJOR = 8  # of the schema that is read
+MAX_PROGRAM_BYTES = 512 << 20  # bytes of JSON
+MAX_NODES = 400_000
 _MAX_CONFIG_BYTES = 256 << 20
 _MAX_RANK = 32
 _WRITE_HELP = "write one with torch.export.save(torch.export.export(model, inputs), path)"
@@ -103,25 +103,25 @@ class _Reader:
 
     def program(self) -> Program:
         """The program."""
-        document = self._json(f"models/{self.model}.json", LARGEST_PROGRAM, MOST_NODES)
-        version = get(get(document, "schema_version", dict), "major", int)
-        if version < MAJOR:
-            raise _older(self.path, f"its schema is version {version}, but mlcc reads version {MAJOR}")
-        if version > MAJOR:
-            raise Malformed(f"its schema is version {version}, but mlcc reads version {MAJOR}")
-        module = get(document, "graph_module", dict)
-        signature = get(module, "signature", dict)
-        ranges = get(document, "range_constraints", dict)
+        document = self._json(f"models/{self.model}.json", MAX_PROGRAM_BYTES, MAX_NODES)
+        version = typed_field(typed_field(document, "schema_version", dict), "major", int)
+        if version < SCHEMA_MAJOR:
+            raise _older(self.path, f"its schema is version {version}, but mlcc reads version {SCHEMA_MAJOR}")
+        if version > SCHEMA_MAJOR:
+            raise Malformed(f"its schema is version {version}, but mlcc reads version {SCHEMA_MAJOR}")
+        module = typed_field(document, "graph_module", dict)
+        signature = typed_field(module, "signature", dict)
+        ranges = typed_field(document, "range_constraints", dict)
         program = Program(
             os.path.basename(self.path),
-            graph_of(get(module, "graph", dict)),
-            tuple(input_of(spec) for spec in get(signature, "input_specs", list)),
-            tuple(output_of(spec) for spec in get(signature, "output_specs", list)),
+            graph_of(typed_field(module, "graph", dict)),
+            tuple(input_of(spec) for spec in typed_field(signature, "input_specs", list)),
+            tuple(output_of(spec) for spec in typed_field(signature, "output_specs", list)),
             {
                 **self._weights("data/weights", f"{self.model}_weights_config.json"),
                 **self._weights("data/constants", f"{self.model}_constants_config.json"),
             },
-            {str(readable(name)): range_of(given) for name, given in ranges.items() if isinstance(given, dict)},
+            {str(infix_extent(name)): range_of(given) for name, given in ranges.items() if isinstance(given, dict)},
         )
         _check_signature(program)
         return program
@@ -154,11 +154,11 @@ class _Reader:
             if f"{self.root}/{folder}/{self.model}.pt" in self.archive.members:
                 raise _older(self.path, "its weights are pickled, as PyTorch 2.8 did")
             raise Damaged(f"it has no `{folder}/{config}`")
-        entries = get(self._json(f"{folder}/{config}", _MAX_CONFIG_BYTES), "config", dict)
+        entries = typed_field(self._json(f"{folder}/{config}", _MAX_CONFIG_BYTES), "config", dict)
         return {key: self._weight(key, folder, entry) for key, entry in entries.items()}
 
     def _weight(self, key: str, folder: str, given: Any) -> Weight:
-        if get(given, "use_pickle", bool):
+        if typed_field(given, "use_pickle", bool):
             is_object = given.get("tensor_meta") is None
             what = "an object" if is_object else "a tensor"
             help = "export the model with plain tensors instead"
@@ -169,7 +169,7 @@ class _Reader:
                     help=help,
                 )
             )
-        meta = get(given, "tensor_meta", dict)
+        meta = typed_field(given, "tensor_meta", dict)
         shape, strides = _integers(meta, "sizes"), _integers(meta, "strides")
         offset = _integer(meta.get("storage_offset"))
         is_sound = len(strides) == len(shape) <= _MAX_RANK and min((offset, *shape, *strides), default=0) >= 0
@@ -177,7 +177,7 @@ class _Reader:
             raise Malformed(
                 f"the weight `{key}` has the invalid shape {list(shape)[:8]} or strides {list(strides)[:8]}"
             )
-        storage = f"{folder}/{get(given, 'path_name', str)}"
+        storage = f"{folder}/{typed_field(given, 'path_name', str)}"
         dtype = dtype_name(meta)
         return Weight(
             dtype, shape, self._loader(key, storage, dtype, shape, strides, offset), storage, (*strides, offset)
@@ -249,11 +249,11 @@ def _check_signature(program: Program) -> None:
 
 
 def _integer(value: Any) -> int:
-    number = extent(value)
+    number = read_extent(value)
     if type(number) is not int:
         raise Malformed("a weight has a symbolic shape")
     return number
 
 
 def _integers(meta: Any, field: str) -> tuple[int, ...]:
-    return tuple(_integer(e) for e in get(meta, field, list))
+    return tuple(_integer(e) for e in typed_field(meta, field, list))

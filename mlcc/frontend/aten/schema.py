@@ -15,18 +15,18 @@ from mlcc.frontend.aten.graph import (
     AtenNode,
     Extent,
     Graph,
-    Inner,
     Input,
     Meta,
     NumberMeta,
     Output,
     Ref,
+    Subgraph,
     TensorMeta,
 )  # fmt: skip
-from mlcc.frontend.aten.symbols import readable
-from mlcc.frontend.place import Place, own_line
+from mlcc.frontend.aten.symbols import infix_extent
+from mlcc.frontend.location import SourceLocation, user_line
 
-DEEPEST = 40  # nesting of graphs
+MAX_GRAPH_DEPTH = 40  # nesting of graphs
 _MAX_RANK = 64
 
 DTYPES = {
@@ -46,7 +46,7 @@ class Malformed(Exception):
     """A malformed program; the message says what is wrong."""
 
 
-def get(value: Any, field: str, kind: type) -> Any:
+def typed_field(value: Any, field: str, kind: type) -> Any:
     """Return a field of a JSON object. Raises Malformed if it is missing or not of type `kind`."""
     item = value.get(field) if isinstance(value, dict) else None
     if type(item) is not kind:
@@ -54,7 +54,7 @@ def get(value: Any, field: str, kind: type) -> Any:
     return item
 
 
-def only(value: Any) -> tuple[str, Any]:
+def tagged_value(value: Any) -> tuple[str, Any]:
     """Return the kind and the content of a tagged union: a JSON object with one field. Raises Malformed."""
     if not isinstance(value, dict) or len(value) != 1:
         raise Malformed(f"`{str(value)[:80]}` is malformed")
@@ -67,30 +67,32 @@ def only(value: Any) -> tuple[str, Any]:
 
 def graph_of(given: Any, depth: int = 0) -> Graph:
     """Read a graph, with the graphs in its arguments."""
-    if depth > DEEPEST:
+    if depth > MAX_GRAPH_DEPTH:
         raise Malformed("it is nested too deeply")
-    values: dict[str, Meta] = {name: tensor_meta(meta) for name, meta in get(given, "tensor_values", dict).items()}
+    values: dict[str, Meta] = {
+        name: tensor_meta(meta) for name, meta in typed_field(given, "tensor_values", dict).items()
+    }
     for field, dtype in (("sym_int_values", "int64"), ("sym_float_values", "float64"), ("sym_bool_values", "bool")):
-        numbers = get(given, field, dict) if given.get(field) is not None else {}
-        values.update((name, NumberMeta(dtype, extent(value))) for name, value in numbers.items())
-    nodes = tuple(_node(node, depth) for node in get(given, "nodes", list))
-    inputs = tuple(_input_name(a) for a in get(given, "inputs", list))
-    outputs = tuple(argument(a, depth) for a in get(given, "outputs", list))
+        numbers = typed_field(given, field, dict) if given.get(field) is not None else {}
+        values.update((name, NumberMeta(dtype, read_extent(value))) for name, value in numbers.items())
+    nodes = tuple(_node(node, depth) for node in typed_field(given, "nodes", list))
+    inputs = tuple(_input_name(a) for a in typed_field(given, "inputs", list))
+    outputs = tuple(argument(a, depth) for a in typed_field(given, "outputs", list))
     _check_order(inputs, nodes, outputs)
     return Graph(inputs, nodes, outputs, values)
 
 
 def _node(node: Any, depth: int) -> AtenNode:
-    raw = get(node, "target", str)
+    raw = typed_field(node, "target", str)
     target = target_name(raw)
     has_schema = raw.startswith("torch.ops.") and not raw.startswith("torch.ops.higher_order.")
     arguments: dict[str, Argument] = {}
-    for i, given in enumerate(get(node, "inputs", list)):
-        name = get(given, "name", str)
+    for i, given in enumerate(typed_field(node, "inputs", list)):
+        name = typed_field(given, "name", str)
         by_name = name and (has_schema or given.get("kind") == 2)
-        arguments[name if by_name else f"arg{i}"] = argument(get(given, "arg", dict), depth)
-    produced = get(node, "outputs", list)
-    is_list = node.get("is_hop_single_tensor_return") is False or any("as_tensors" in only(o) for o in produced)
+        arguments[name if by_name else f"arg{i}"] = argument(typed_field(given, "arg", dict), depth)
+    produced = typed_field(node, "outputs", list)
+    is_list = node.get("is_hop_single_tensor_return") is False or any("as_tensors" in tagged_value(o) for o in produced)
     outputs = tuple(_name_or_none(name) for output in produced for name in _result_names(output))
     named = str(node.get("name") or next((n for n in outputs if n), ""))
     return AtenNode(target, arguments, outputs, _place(node, target, named), is_list or len(produced) > 1)
@@ -108,21 +110,21 @@ def _name_or_none(name: str) -> str | None:
 
 def _result_names(given: Any) -> list[str]:
     """Return the names of the results in an argument of a node's outputs."""
-    kind, value = only(given)
+    kind, value = tagged_value(given)
     if kind == "as_tensors" and isinstance(value, list):
-        return [get(v, "name", str) for v in value]
+        return [typed_field(v, "name", str) for v in value]
     if kind in ("as_sym_int", "as_sym_bool", "as_sym_float"):
-        return [get(value, "as_name", str)]
-    return [""] if kind == "as_none" else [get(value, "name", str)]
+        return [typed_field(value, "as_name", str)]
+    return [""] if kind == "as_none" else [typed_field(value, "name", str)]
 
 
 def _input_name(given: Any) -> str:
     """The name of an input of a graph; "" for a constant."""
-    _, value = only(given)
+    _, value = tagged_value(given)
     return str(value.get("name") or value.get("as_name") or "") if isinstance(value, dict) else ""
 
 
-def _place(node: Any, target: str, name: str) -> Place:
+def _place(node: Any, target: str, name: str) -> SourceLocation:
     """Return the innermost module and the innermost line of the user's own program."""
     metadata = node.get("metadata") or {}
     if not isinstance(metadata, dict):
@@ -131,35 +133,37 @@ def _place(node: Any, target: str, name: str) -> Place:
     _, module, kind = last.rsplit(",", 2) if last.count(",") >= 2 else ("", "", "")
     if module.startswith("_empty"):
         module = kind = ""
-    return Place(target, name, module, kind.rpartition(".")[2], own_line(str(metadata.get("stack_trace") or "")))
+    return SourceLocation(
+        target, name, module, kind.rpartition(".")[2], user_line(str(metadata.get("stack_trace") or ""))
+    )
 
 
 def _check_order(inputs: Iterable[str], nodes: Iterable[AtenNode], outputs: Iterable[Argument]) -> None:
     """Raise Malformed if a node uses a name that no input or earlier node defines, or a name is defined twice."""
     known = {name for name in inputs if name}
     for node in nodes:
-        for ref in refs(node.arguments.values()):
+        for ref in value_refs(node.arguments.values()):
             if ref.name not in known:
                 raise Malformed(f"`{node.place.node}` uses `{ref.name}`, which nothing before it defines")
         for name in filter(None, node.outputs):
             if name in known:
                 raise Malformed(f"`{name}` is defined twice")
             known.add(name)
-    for ref in refs(outputs):
+    for ref in value_refs(outputs):
         if ref.name not in known:
             raise Malformed(f"the result `{ref.name}` is not defined")
 
 
-def refs(arguments: Iterable[Argument]) -> list[Ref]:
+def value_refs(arguments: Iterable[Argument]) -> list[Ref]:
     """Return the values that arguments refer to, except inside nested graphs."""
     mentioned: list[Ref] = []
     for given in arguments:
         if isinstance(given, Ref):
             mentioned.append(given)
         elif isinstance(given, (tuple, list)):
-            mentioned += refs(given)
+            mentioned += value_refs(given)
         elif isinstance(given, Mapping):
-            mentioned += refs(given.values())
+            mentioned += value_refs(given.values())
     return mentioned
 
 
@@ -168,9 +172,9 @@ def refs(arguments: Iterable[Argument]) -> list[Ref]:
 
 def argument(given: Any, depth: int = 0) -> Argument:
     """Read an argument of a node, or an output of a graph."""
-    kind, value = only(given)
+    kind, value = tagged_value(given)
     if kind == "as_graph":
-        return Inner(graph_of(get(value, "graph", dict), depth + 1))
+        return Subgraph(graph_of(typed_field(value, "graph", dict), depth + 1))
     if kind == "as_string_to_argument" and isinstance(value, dict):
         return {str(key): argument(part, depth) for key, part in value.items()}
     read = _ARGUMENTS.get(kind)
@@ -253,8 +257,8 @@ _ARGUMENTS: dict[str, Callable[[Any], Argument]] = {
 
 def tensor_meta(meta: Any) -> TensorMeta:
     """Read the metadata of a serialized tensor. Raises Malformed for an impossible shape."""
-    shape = tuple(extent(e) for e in get(meta, "sizes", list))
-    strides = tuple(extent(e) for e in get(meta, "strides", list))
+    shape = tuple(read_extent(e) for e in typed_field(meta, "sizes", list))
+    strides = tuple(read_extent(e) for e in typed_field(meta, "strides", list))
     is_sound = all(isinstance(e, str) or (type(e) is int and 0 <= e < 1 << 62) for e in shape)
     if len(shape) > _MAX_RANK or not is_sound or len(strides) != len(shape):
         raise Malformed(f"a tensor has the invalid shape {list(shape)[:8]}")
@@ -263,18 +267,18 @@ def tensor_meta(meta: Any) -> TensorMeta:
 
 def dtype_name(meta: Any) -> str:
     """The dtype of a tensor."""
-    name = DTYPES.get(get(meta, "dtype", int))
+    name = DTYPES.get(typed_field(meta, "dtype", int))
     if name is None:
         raise Malformed(f"a tensor has the unknown dtype {meta['dtype']}")
     return name
 
 
-def extent(value: Any) -> Extent | Any:
+def read_extent(value: Any) -> Extent | Any:
     """Read an extent: a number, or the text of an expression."""
-    kind, content = only(value)
+    kind, content = tagged_value(value)
     try:
         if kind == "as_expr":
-            return readable(get(content, "expr_str", str))
+            return infix_extent(typed_field(content, "expr_str", str))
         if kind in ("as_int", "as_bool", "as_float"):
             return _ARGUMENTS[kind](content)
     except (ValueError, TypeError, KeyError) as problem:
@@ -305,26 +309,34 @@ _STORED_INPUTS = {
 
 def input_of(spec: Any) -> Input:
     """Read an input of the outermost graph."""
-    kind, value = only(spec)
+    kind, value = tagged_value(spec)
     if kind == "constant_input":
-        field, content = only(get(value, "value", dict))
-        return Input(get(value, "name", str), "user", "", _ARGUMENTS[field](content) if field in _ARGUMENTS else None)
-    given = get(value, "arg", dict)
+        field, content = tagged_value(typed_field(value, "value", dict))
+        return Input(
+            typed_field(value, "name", str), "user", "", _ARGUMENTS[field](content) if field in _ARGUMENTS else None
+        )
+    given = typed_field(value, "arg", dict)
     if kind == "user_input":
         name = _input_name(given)
         return Input(name, "user", "", None if name else argument(given))
     if kind == "token":
-        return Input(get(given, "name", str), "token")
+        return Input(typed_field(given, "name", str), "token")
     if kind not in _STORED_INPUTS:
         raise Malformed(f"an input is of the unknown kind `{kind[:60]}`")
     shown, field = _STORED_INPUTS[kind]
-    return Input(get(given, "name", str), shown, get(value, field, str), None, value.get("persistent") is not False)
+    return Input(
+        typed_field(given, "name", str),
+        shown,
+        typed_field(value, field, str),
+        None,
+        value.get("persistent") is not False,
+    )
 
 
 def output_of(spec: Any) -> Output:
     """Read an output of the outermost graph."""
-    kind, value = only(spec)
-    given = get(value, "arg", dict)
-    result = Ref(get(given, "name", str)) if "name" in given else argument(given)
+    kind, value = tagged_value(spec)
+    given = typed_field(value, "arg", dict)
+    result = Ref(typed_field(given, "name", str)) if "name" in given else argument(given)
     target = next((str(v) for k, v in value.items() if k.endswith("_name")), "")
     return Output(result, kind.removesuffix("_output"), target)

@@ -54,7 +54,7 @@ def symbols_of(text: str) -> list[str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def readable(text: str) -> int | str:
+def infix_extent(text: str) -> int | str:
     """Convert an expression in sympy's `srepr` form to a number or to infix notation: `2*s77 + 1`.
 
     Raises ValueError for other texts.

@@ -9,7 +9,8 @@ from typing import Any
 
 from mlcc.errors import Span
 from mlcc.frontend.aten.complex import PARTS, Complex, complex_converter, has_complex_converter
-from mlcc.frontend.aten.functional import functional
+from mlcc.frontend.aten.custom_converters import custom_converters
+from mlcc.frontend.aten.functionalize import functionalize
 from mlcc.frontend.aten.graph import (
     Argument,
     AtenNode,
@@ -18,15 +19,14 @@ from mlcc.frontend.aten.graph import (
     NumberMeta,
     Program,
     Ref,
-    Symbolic,
+    SymbolicNumber,
     TensorMeta,
 )  # fmt: skip
-from mlcc.frontend.aten.inline import inlined
-from mlcc.frontend.aten.supplied import supplied
+from mlcc.frontend.aten.inline import inline_wrappers
 from mlcc.frontend.aten.symbols import parse_extent, symbols_of
 from mlcc.frontend.aten.table import Converter, converter
 from mlcc.frontend.emitter import Emitter
-from mlcc.frontend.place import spans
+from mlcc.frontend.location import spans
 from mlcc.frontend.problems import Problems, Unsupported
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
@@ -50,8 +50,8 @@ class Translator(Emitter):
         self.allow_packed = allow_packed  # operators without a converter become packed functions
         self.problems = Problems()
         self.name = program.name
-        self.program = functional(_with_wrappers_inlined(program), self._refuse)
-        self.own = supplied(converters or {})
+        self.program = functionalize(_with_wrappers_inlined(program), self._refuse)
+        self.own = custom_converters(converters or {})
         self.symbols: dict[str, tir.Expr] = {}
         self.values: dict[str, Any] = {}
         self.node: AtenNode | None = None  # the current node
@@ -105,7 +105,7 @@ class Translator(Emitter):
             self.values, self.node, self.outputs = outside, node, outputs
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
+    def new_scope(self) -> Iterator[None]:
         """Open a scope for symbols: those defined inside are dropped on exit."""
         before, self.symbols = self.symbols, dict(self.symbols)
         try:
@@ -115,7 +115,7 @@ class Translator(Emitter):
 
     def branch_body(self, graph: Graph, operands: Sequence[Any]) -> relax.SeqExpr:
         """Convert a graph that is an argument to a separate sequence whose result is the tuple of its outputs."""
-        with self.apart():
+        with self.new_scope():
             return self.bb.sequence(lambda: self.emit(convert.as_expr(self.inline_graph(graph, operands))))
 
     def check_range(self, value: tir.Expr, least: int | None, most: int | None) -> None:
@@ -155,7 +155,7 @@ class Translator(Emitter):
         convert = self.own.get(node.target) or self.own.get(node.target.rpartition(".")[0])
         if convert is None and self._bind_known_number(node):
             return
-        convert = convert or converter(node.target) or (packed if self.allow_packed else None)
+        convert = convert or converter(node.target) or (call_packed if self.allow_packed else None)
         if convert is None and not has_complex_converter(node.target):
             self.problems.unknown(node.target, span)
             return
@@ -205,7 +205,7 @@ class Translator(Emitter):
             if value.name not in self.values:
                 raise _FailedInput(value.name)
             return self.values[value.name]
-        if isinstance(value, Symbolic):
+        if isinstance(value, SymbolicNumber):
             return parse_extent(value.text, self.symbols)
         if isinstance(value, (tuple, list)):
             return [self.argument(v) for v in value]
@@ -225,20 +225,20 @@ class Translator(Emitter):
         """Return a result with the shape and dtype that the exporter states."""
         if isinstance(value, Complex) and isinstance(meta, TensorMeta):
             shape, dtype = [self.extent(e) for e in meta.shape], PARTS[meta.dtype]
-            return value.map(lambda part: self.emit(self.as_known(part, shape, dtype), name))
+            return value.map(lambda part: self.emit(self.with_stated_shape(part, shape, dtype), name))
         if not isinstance(meta, TensorMeta) or not isinstance(value, relax.Expr):
             return value
         if node.casts:
             value = self.cast(value, meta.dtype)
         if self.dtype(value) != meta.dtype:
             raise Unsupported(f"its result is {self.dtype(value)}, but the program states {meta.dtype}")
-        known = self.as_known(value, [self.extent(e) for e in meta.shape], meta.dtype)
+        known = self.with_stated_shape(value, [self.extent(e) for e in meta.shape], meta.dtype)
         return (
             known if isinstance(known, relax.Constant) else self.named(self.emit(known), _without_in_place_mark(name))
         )
 
 
-def packed(t: Translator, **arguments: Any) -> list[relax.Expr]:
+def call_packed(t: Translator, **arguments: Any) -> list[relax.Expr]:
     """Emit a call of the packed function named after the operator, with its tensors and numbers."""
     assert t.node is not None
     given = [
@@ -273,7 +273,7 @@ def _flat(results: Any) -> list[Any]:
 def _with_wrappers_inlined(program: Program) -> Program:
     from dataclasses import replace
 
-    graph = inlined(program.graph)
+    graph = inline_wrappers(program.graph)
     if graph is program.graph:
         return program
     outputs = tuple(replace(out, value=value) for out, value in zip(program.outputs, graph.outputs, strict=True))

@@ -6,89 +6,89 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mlcc.frontend.aten.graph import Argument, AtenNode, Extent, Meta, Ref, Symbolic, TensorMeta
+from mlcc.frontend.aten.graph import Argument, AtenNode, Extent, Meta, Ref, SymbolicNumber, TensorMeta
 from mlcc.frontend.aten.layout import is_contiguous, is_same_layout, is_view
 from mlcc.frontend.problems import Unsupported
 
 if TYPE_CHECKING:
-    from mlcc.frontend.aten.functional import Functional
+    from mlcc.frontend.aten.functionalize import Functionalizer
 
 
-class Step:
+class ViewStep:
     """The identity view: an alias of the whole operand."""
 
-    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functionalizer, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         """Derive the view again from `base`, the operand's current value."""
         return base
 
-    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functionalizer, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         """Write through the view: return the operand after the view was set to `new`."""
         return new
 
 
 @dataclass(frozen=True)
-class Reshaped(Step):
+class Reshaped(ViewStep):
     """A view in another shape."""
 
-    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functionalizer, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit("aten.reshape.default", {"self": base, "shape": as_arguments(part.shape)}, part)
 
-    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functionalizer, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit("aten.reshape.default", {"self": new, "shape": as_arguments(whole.shape)}, whole)
 
 
 @dataclass(frozen=True)
-class Permuted(Step):
+class Permuted(ViewStep):
     """A view with permuted dimensions."""
 
     order: tuple[int, ...]
 
-    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functionalizer, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit("aten.permute.default", {"self": base, "dims": self.order}, part)
 
-    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functionalizer, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         inverse = tuple(self.order.index(i) for i in range(len(self.order)))
         return f.emit("aten.permute.default", {"self": new, "dims": inverse}, whole)
 
 
 @dataclass(frozen=True)
-class Part(Step):
+class PartialView(ViewStep):
     """A view of a part of the elements, which one operator extracts and another writes back."""
 
     take: str
     put: str
     arguments: tuple[tuple[str, Argument], ...]
 
-    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functionalizer, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit(self.take, {"self": base, **dict(self.arguments)}, part)
 
-    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functionalizer, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit(self.put, {"self": base, "src": new, **dict(self.arguments)}, whole)
 
 
 @dataclass(frozen=True)
-class Expanded(Step):
+class Expanded(ViewStep):
     """A broadcast view, whose elements appear several times."""
 
-    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functionalizer, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit("aten.expand.default", {"self": base, "size": as_arguments(part.shape)}, part)
 
-    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functionalizer, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         if whole.shape == part.shape:
             return new
         raise Unsupported("it writes to a broadcast view, whose elements appear several times")
 
 
 @dataclass(frozen=True)
-class Unwritable(Step):
+class Unwritable(ViewStep):
     """A view that may not be written to, and whose storage may not be written to through another alias."""
 
     reason: str
 
-    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functionalizer, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         raise Unsupported(self.reason)
 
-    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functionalizer, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         raise Unsupported(self.reason)
 
 
@@ -97,7 +97,7 @@ class View:
     """A view of a value."""
 
     of: str
-    step: Step
+    step: ViewStep
 
 
 def view_steps(node: AtenNode, metas: Mapping[str, Meta]) -> Sequence[View | None]:
@@ -123,7 +123,7 @@ def view_steps(node: AtenNode, metas: Mapping[str, Meta]) -> Sequence[View | Non
 
 def as_argument(extent: Extent) -> Argument:
     """An extent as an argument of an operator."""
-    return Symbolic(extent) if isinstance(extent, str) else extent
+    return SymbolicNumber(extent) if isinstance(extent, str) else extent
 
 
 def as_arguments(shape: Sequence[Extent]) -> tuple[Argument, ...]:
@@ -159,11 +159,11 @@ class _ViewCall:
         return meta
 
 
-_ViewSteps = Sequence[Step | None]
+_ViewSteps = Sequence[ViewStep | None]
 
 
 def _identity(seen: _ViewCall) -> _ViewSteps:
-    return [Step()]
+    return [ViewStep()]
 
 
 def _reshaped(seen: _ViewCall) -> _ViewSteps:
@@ -182,11 +182,11 @@ def _alias_if_same_layout(seen: _ViewCall) -> _ViewSteps:
         return [None]
     if not str(seen.get("device") or "cpu").startswith("cpu"):
         raise Unsupported("it writes to a tensor that may be a copy on another device")
-    return [Step() if is_same_layout(seen.whole, seen.part) else None]
+    return [ViewStep() if is_same_layout(seen.whole, seen.part) else None]
 
 
 def _dropout(seen: _ViewCall) -> _ViewSteps:
-    return [None if seen.get("train") is True else Step()]
+    return [None if seen.get("train") is True else ViewStep()]
 
 
 def _permuted(order: Callable[[_ViewCall, int], Sequence[int]]) -> Callable[[_ViewCall], _ViewSteps]:
@@ -231,10 +231,10 @@ def _expanded(seen: _ViewCall) -> _ViewSteps:
     return [Expanded()]
 
 
-def slice_of(dim: int, start: Argument, end: Argument, step: Argument = 1) -> Part:
+def slice_of(dim: int, start: Argument, end: Argument, step: Argument = 1) -> PartialView:
     """Elements `start` to `end` along an axis."""
     given = (("dim", dim), ("start", start), ("end", end), ("step", step))
-    return Part("aten.slice.Tensor", "aten.slice_scatter.default", given)
+    return PartialView("aten.slice.Tensor", "aten.slice_scatter.default", given)
 
 
 def _slice(seen: _ViewCall) -> _ViewSteps:
@@ -254,25 +254,25 @@ def _narrow(seen: _ViewCall) -> _ViewSteps:
 
 def _select(seen: _ViewCall) -> _ViewSteps:
     given = (("dim", seen.axis()), ("index", seen.get("index")))
-    return [Part("aten.select.int", "aten.select_scatter.default", given)]
+    return [PartialView("aten.select.int", "aten.select_scatter.default", given)]
 
 
 def _diagonal(seen: _ViewCall) -> _ViewSteps:
     given = tuple((name, seen.get(name, default)) for name, default in (("offset", 0), ("dim1", 0), ("dim2", 1)))
-    return [Part("aten.diagonal.default", "aten.diagonal_scatter.default", given)]
+    return [PartialView("aten.diagonal.default", "aten.diagonal_scatter.default", given)]
 
 
 def _as_strided(seen: _ViewCall) -> _ViewSteps:
     if not is_contiguous(seen.whole):
         raise Unsupported("`as_strided` of a tensor that is not contiguous")
     given = tuple((name, seen.get(name)) for name in ("size", "stride", "storage_offset"))
-    return [Part("aten.as_strided.default", "aten.as_strided_scatter.default", given)]
+    return [PartialView("aten.as_strided.default", "aten.as_strided_scatter.default", given)]
 
 
 def _unbind(seen: _ViewCall) -> _ViewSteps:
     dim = seen.axis()
     return [
-        Part("aten.select.int", "aten.select_scatter.default", (("dim", dim), ("index", i)))
+        PartialView("aten.select.int", "aten.select_scatter.default", (("dim", dim), ("index", i)))
         for i in range(len(seen.parts))
     ]
 
@@ -286,7 +286,11 @@ def _split(seen: _ViewCall) -> _ViewSteps:
         return _consecutive(dim, list(sizes))
     if sizes is None:  # chunk
         extent, chunks = seen.whole.shape[dim], int(seen.get("chunks"))
-        sizes = -(-extent // chunks) if isinstance(extent, int) else Symbolic(f"(({extent}) + {chunks - 1})//{chunks}")
+        sizes = (
+            -(-extent // chunks)
+            if isinstance(extent, int)
+            else SymbolicNumber(f"(({extent}) + {chunks - 1})//{chunks}")
+        )
     return _consecutive(dim, [sizes] * count)
 
 
@@ -304,7 +308,7 @@ def _tensor_split(seen: _ViewCall) -> _ViewSteps:
 
 def _consecutive(dim: int, sizes: Sequence[Argument]) -> _ViewSteps:
     """Return consecutive slices of these sizes."""
-    steps: list[Step] = []
+    steps: list[ViewStep] = []
     start: Argument = 0
     for size in sizes:
         end = _add(start, size)
@@ -316,10 +320,10 @@ def _consecutive(dim: int, sizes: Sequence[Argument]) -> _ViewSteps:
 def _add(a: Argument, b: Argument) -> Argument:
     if isinstance(a, int) and isinstance(b, int):
         return a + b
-    texts = [v.text if isinstance(v, Symbolic) else str(v) for v in (a, b)]
+    texts = [v.text if isinstance(v, SymbolicNumber) else str(v) for v in (a, b)]
     if any(isinstance(v, Ref) for v in (a, b)):
         raise Unsupported("it writes through parts whose sizes are computed at run time")
-    return Symbolic(f"({texts[0]}) + ({texts[1]})")
+    return SymbolicNumber(f"({texts[0]}) + ({texts[1]})")
 
 
 def _unsupported_view(seen: _ViewCall) -> _ViewSteps:

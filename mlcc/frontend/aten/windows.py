@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Ints = int | Sequence[int]
 
 
-def each(values: Ints, count: int) -> list[int]:
+def per_dimension(values: Ints, count: int) -> list[int]:
     """Return a number for each spatial dimension; a single number is repeated."""
     given = [values] if isinstance(values, int) else list(values)
     numbers = given * count if len(given) == 1 else given
@@ -25,7 +25,7 @@ def each(values: Ints, count: int) -> list[int]:
     return numbers
 
 
-def sliding(t: Translator, count: Dim, kernel: int, stride: int, pad: int, dilation: int) -> relax.Expr:
+def window_positions(t: Translator, count: Dim, kernel: int, stride: int, pad: int, dilation: int) -> relax.Expr:
     """Return the input positions of sliding windows along a dimension, of shape (windows, kernel)."""
     begins = op.subtract(
         op.multiply(op.arange(0, count, 1, "int64"), t.scalar(stride, "int64")), t.scalar(pad, "int64")
@@ -34,7 +34,7 @@ def sliding(t: Translator, count: Dim, kernel: int, stride: int, pad: int, dilat
     return t.emit(op.add(op.expand_dims(begins, [1]), within))
 
 
-def windows(
+def unfold_windows(
     t: Translator, value: relax.Expr, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
 ) -> relax.Expr:
     """Gather all windows, with axes batch, channels, the window positions, then the kernel positions."""
@@ -43,11 +43,11 @@ def windows(
         size = tir.const_int(extent)
         if size is None:
             raise Unsupported("windows of data of symbolic size")
-        positions.append(sliding(t, (size - d * (k - 1) - 1) // s + 1, k, s, 0, d))
-    return taken(t, value, positions)
+        positions.append(window_positions(t, (size - d * (k - 1) - 1) // s + 1, k, s, 0, d))
+    return gather_windows(t, value, positions)
 
 
-def taken(t: Translator, value: relax.Expr, positions: Sequence[relax.Expr]) -> relax.Expr:
+def gather_windows(t: Translator, value: relax.Expr, positions: Sequence[relax.Expr]) -> relax.Expr:
     """Gather the elements of the windows, with axes batch, channels, the windows' dimensions, then the kernel's."""
     n = len(positions)
     for at, places in enumerate(positions):

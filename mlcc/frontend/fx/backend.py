@@ -24,8 +24,8 @@ from mlcc.frontend.fx.decompositions import missing_decompositions
 from mlcc.frontend.fx.module import function_of
 from mlcc.frontend.fx.options import Options
 from mlcc.frontend.fx.purity import is_pure
-from mlcc.frontend.fx.runner import Runner
-from mlcc.frontend.fx.trace import ModelError, Trace, traced
+from mlcc.frontend.fx.runner import CompiledGraph
+from mlcc.frontend.fx.trace import ModelError, Trace, trace_graph
 
 _graph_numbers = itertools.count()  # that warnings show
 
@@ -62,21 +62,21 @@ def _pure_trace(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Op
         return None
     if not is_pure(trace.module.graph):
         return None
-    return frozen(trace, inputs) if settings.freeze else trace
+    return freeze(trace, inputs) if settings.freeze else trace
 
 
 def traced_graph(graph: torch.fx.GraphModule) -> Trace:
     """Trace a captured graph to an ATen graph, with PyTorch's own symbols."""
     examples = [node.meta["example_value"] for node in graph.graph.find_nodes(op="placeholder")]
-    return traced(graph, examples, next(x.fake_mode for x in examples if isinstance(x, FakeTensor)))
+    return trace_graph(graph, examples, next(x.fake_mode for x in examples if isinstance(x, FakeTensor)))
 
 
-def frozen(trace: Trace, inputs: Sequence[Any], names: Mapping[int, str] | None = None) -> Trace:
+def freeze(trace: Trace, inputs: Sequence[Any], names: Mapping[int, str] | None = None) -> Trace:
     """Bind the trace's parameters and buffers, which have the same memory in every call. `names` maps tensors, by
     identity, to names."""
     bound = list(trace.bound)
     nodes = list(trace.module.graph.find_nodes(op="placeholder"))
-    for at, tensor in enumerate(inputs, trace.held):
+    for at, tensor in enumerate(inputs, trace.held_count):
         if hasattr(tensor, "_dynamo_static_input_type"):
             name = (names or {}).get(id(tensor), "")
             if name:
@@ -125,4 +125,4 @@ def _compile(trace: Trace, settings: Options) -> Callable[..., Any] | None:
         reasons = "; ".join(diagnostic.message for diagnostic in problem.diagnostics)
         warnings.warn(f"mlcc: graph {number} of torch.compile is run by PyTorch: {reasons}", stacklevel=2)
         return None
-    return Runner(function, mlcc.load(artifact)["main"])
+    return CompiledGraph(function, mlcc.load(artifact)["main"])

@@ -38,7 +38,7 @@ def dynamo_capture_subgraphs(
     import torch
 
     from mlcc.frontend.aten.module import Options, translate
-    from mlcc.frontend.fx.backend import frozen, traced_graph
+    from mlcc.frontend.fx.backend import freeze, traced_graph
     from mlcc.frontend.fx.program import program_of
 
     named = (*model.named_parameters(), *model.named_buffers()) if isinstance(model, torch.nn.Module) else ()
@@ -46,7 +46,7 @@ def dynamo_capture_subgraphs(
     subgraphs: list[Any] = []
 
     def capture(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        trace = frozen(traced_graph(graph), inputs, names)
+        trace = freeze(traced_graph(graph), inputs, names)
         module = translate(program_of(trace, "captured"), Options(keep_params=keep_params_as_input, unwrap=True))
         name = f"subgraph_{len(subgraphs)}"
         subgraphs.append((name, module["main"].with_attr("global_symbol", name)))

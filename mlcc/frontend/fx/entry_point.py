@@ -20,7 +20,7 @@ _DISTRIBUTION = "mlcc-torch-backend"
 _REGISTRY = "torch._dynamo.backends.registry"
 
 
-def offer() -> None:
+def register_entry_point() -> None:
     """Make the backend known to PyTorch, without importing PyTorch."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())

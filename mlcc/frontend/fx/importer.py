@@ -27,7 +27,7 @@ def from_fx(
     them (`"2 * n"`). Raises CompileError that lists everything that cannot be imported.
     """
     from mlcc.frontend.fx.inputs import input_types
-    from mlcc.frontend.fx.translate import translated
+    from mlcc.frontend.fx.translate import translate_graph
 
     if default_image_layout != "NCHW":
         message = f"`default_image_layout` must be 'NCHW', not {default_image_layout!r}"
@@ -36,7 +36,7 @@ def from_fx(
     if given is None:
         raise TypeError("from_fx() is missing the argument `input_info`")
     del no_bind_return_tuple  # a returned tuple is never bound to a variable
-    return translated(
+    return translate_graph(
         model, input_types(given), converters=custom_convert_map or {}, keep_params=keep_params_as_input,
         unwrap=unwrap_unit_return_tuple,
     )  # fmt: skip

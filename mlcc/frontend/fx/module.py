@@ -13,7 +13,7 @@ from mlcc.errors import CompileError, error
 from mlcc.frontend.aten.graph import Argument, Meta, NumberMeta, Program, Ref, TensorMeta
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.fx.program import program_of
-from mlcc.frontend.fx.purity import storages, written
+from mlcc.frontend.fx.purity import storages, written_nodes
 from mlcc.frontend.fx.trace import Trace
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax
@@ -21,7 +21,7 @@ from mlcc.ir.module import IRModule
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class SymbolSource:
     """The source of a symbol's value: an extent of an input, or the input itself if `axis` is None."""
 
     input: int
@@ -29,30 +29,30 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberOutput:
     """An output that is a number: an expression over symbols, as sympy prints it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ResultOutput:
     """An output that is a result of `main`."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ViewOutput:
     """An output that shares memory with another: a view of a result of `main`."""
 
     index: int
-    size: tuple[Number, ...]
-    stride: tuple[Number, ...]
-    offset: Number
+    size: tuple[NumberOutput, ...]
+    stride: tuple[NumberOutput, ...]
+    offset: NumberOutput
 
 
-Output: TypeAlias = Result | View | Number | None
+Output: TypeAlias = ResultOutput | ViewOutput | NumberOutput | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class GraphFunction:
     sizes: tuple[int, ...]  # positions of the inputs that are elements of its last parameter, a shape
     results: tuple[torch.Tensor, ...]  # fake tensors: the results of `main` as PyTorch predicts them
     outputs: tuple[Output, ...]
-    symbols: Mapping[str, Extent]
+    symbols: Mapping[str, SymbolSource]
 
 
 def function_of(trace: Trace, name: str) -> GraphFunction:
@@ -122,20 +122,20 @@ def _user_inputs(trace: Trace, program: Program) -> list[_UserInput]:
         if bound is None:
             meta = program.graph.values.get(node.name)
             symbolic = isinstance(meta, TensorMeta) and any(isinstance(extent, str) for extent in meta.shape)
-            users.append(_UserInput(index - trace.held, node.name, meta, bool(node.users) or symbolic))
+            users.append(_UserInput(index - trace.held_count, node.name, meta, bool(node.users) or symbolic))
     return users
 
 
-def _symbol_sources(users: Sequence[_UserInput]) -> dict[str, Extent]:
+def _symbol_sources(users: Sequence[_UserInput]) -> dict[str, SymbolSource]:
     """Map each symbol to the source of its value, preferably an extent of a tensor."""
-    sources: dict[str, Extent] = {}
+    sources: dict[str, SymbolSource] = {}
     for user in users:
         for axis, extent in enumerate(user.meta.shape if isinstance(user.meta, TensorMeta) else ()):
             if isinstance(extent, str) and extent.isidentifier():
-                sources.setdefault(extent, Extent(user.position, axis))
+                sources.setdefault(extent, SymbolSource(user.position, axis))
     for user in users:
         if isinstance(user.meta, NumberMeta) and str(user.meta.value).isidentifier():
-            sources.setdefault(str(user.meta.value), Extent(user.position, None))
+            sources.setdefault(str(user.meta.value), SymbolSource(user.position, None))
     return sources
 
 
@@ -163,9 +163,11 @@ def _outputs(graph: torch.fx.Graph, values: Sequence[Argument]) -> tuple[dict[Re
         base = bases.get(node)
         if base is not None:
             index = _result_index(results, Ref(base.name), base.meta["val"])
-            outputs.append(View(index, _numbers(fake.shape), _numbers(fake.stride()), _number(fake.storage_offset())))
+            outputs.append(
+                ViewOutput(index, _numbers(fake.shape), _numbers(fake.stride()), _number(fake.storage_offset()))
+            )
         elif isinstance(fake, torch.Tensor):
-            outputs.append(Result(_result_index(results, value, fake)))
+            outputs.append(ResultOutput(_result_index(results, value, fake)))
         elif fake is None or isinstance(fake, (int, float, torch.SymInt)):
             outputs.append(None if fake is None else _number(fake))
         else:
@@ -186,7 +188,7 @@ def _alias_owners(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node]:
         for storage in storages([node]):
             sharing.setdefault(storage, set()).add(node)
     sharing = {storage: nodes for storage, nodes in sharing.items() if len(nodes) > 1}
-    changed = {storage for node in graph.nodes for storage in storages(written(node))} if sharing else set()
+    changed = {storage for node in graph.nodes for storage in storages(written_nodes(node))} if sharing else set()
     owners: dict[torch.fx.Node, torch.fx.Node] = {}
     for storage, nodes in sharing.items():
         owner = next(node for node in graph.nodes if storage in storages([node]))
@@ -196,9 +198,9 @@ def _alias_owners(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node]:
     return owners
 
 
-def _numbers(extents: Iterable[Any]) -> tuple[Number, ...]:
+def _numbers(extents: Iterable[Any]) -> tuple[NumberOutput, ...]:
     return tuple(_number(extent) for extent in extents)
 
 
-def _number(value: Any) -> Number:
-    return Number(str(value.node.expr) if isinstance(value, torch.SymInt) else repr(value))
+def _number(value: Any) -> NumberOutput:
+    return NumberOutput(str(value.node.expr) if isinstance(value, torch.SymInt) else repr(value))

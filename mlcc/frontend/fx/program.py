@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import torch
 
+from mlcc.frontend.aten.exported import graph_of, weight_of
 from mlcc.frontend.aten.graph import Input, Output, Program, TensorMeta, Weight
-from mlcc.frontend.aten.live import graph_of, weight_of
 from mlcc.frontend.fx.trace import Trace
 
 

@@ -20,11 +20,11 @@ def is_pure(graph: torch.fx.Graph) -> bool:
     if any(str(node.target).startswith(_READS) or _is_mode(node) for node in nodes):
         return False
     inputs = set(storages(node for node in nodes if node.op in ("placeholder", "get_attr")))
-    touched = [*graph.output_node().all_input_nodes, *(into for node in nodes for into in written(node))]
+    touched = [*graph.output_node().all_input_nodes, *(into for node in nodes for into in written_nodes(node))]
     return inputs.isdisjoint(storages(touched))
 
 
-def written(node: torch.fx.Node) -> list[torch.fx.Node]:
+def written_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The tensors that a node writes to."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:

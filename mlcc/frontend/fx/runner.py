@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mlcc.frontend.fx.module import Extent, GraphFunction, Number, Output, Result, View
+from mlcc.frontend.fx.module import GraphFunction, NumberOutput, Output, ResultOutput, SymbolSource, ViewOutput
 
 # functions in the extents that sympy's printer writes for PyTorch
 _CALLS = {
@@ -18,7 +18,7 @@ _CALLS = {
 _BITS = {torch.bfloat16: torch.uint16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
 
 
-class Runner:
+class CompiledGraph:
     """A compiled graph as a function from tensors and numbers to a list of tensors and numbers."""
 
     def __init__(self, made: GraphFunction, main: Callable[..., Any]) -> None:
@@ -41,22 +41,22 @@ _OutputMaker = Callable[[Sequence[torch.Tensor], Mapping[str, int]], Any]
 
 def _output_maker(output: Output) -> _OutputMaker:
     """Return a function that computes an output from the results of `main` and the values of symbols."""
-    if isinstance(output, Result):
+    if isinstance(output, ResultOutput):
         index = output.index
         return lambda results, values: results[index]
-    if isinstance(output, Number):
+    if isinstance(output, NumberOutput):
         return _number(output)
-    if isinstance(output, View):
+    if isinstance(output, ViewOutput):
         return _view(output)
     return lambda results, values: None
 
 
-def _number(output: Number) -> _OutputMaker:
+def _number(output: NumberOutput) -> _OutputMaker:
     code = compile(output.text, "<extent>", "eval")
     return lambda results, values: eval(code, _CALLS, dict(values))
 
 
-def _view(output: View) -> _OutputMaker:
+def _view(output: ViewOutput) -> _OutputMaker:
     size, stride = [_number(extent) for extent in output.size], [_number(extent) for extent in output.stride]
     offset = _number(output.offset)
 
@@ -67,7 +67,7 @@ def _view(output: View) -> _OutputMaker:
     return view
 
 
-def _symbol_value(place: Extent, args: Sequence[Any]) -> int:
+def _symbol_value(place: SymbolSource, args: Sequence[Any]) -> int:
     given = args[place.input]
     return int(given if place.axis is None else given.shape[place.axis])
 

@@ -32,11 +32,11 @@ class Trace:
 
     module: torch.fx.GraphModule
     bound: tuple[tuple[str, torch.Tensor] | None, ...]
-    held: int = 0
+    held_count: int = 0
     structure: pytree.TreeSpec | None = None  # of the results, which the graph returns as a flat list
 
 
-def traced(model: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any) -> Trace:
+def trace_graph(model: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any) -> Trace:
     """Trace a graph module to an ATen graph for inputs of a FakeTensorMode. Raises ModelError."""
     places = _tensor_attributes(model)
     weights = {name: getattr(owner, attribute) for name, (owner, attribute) in _first_names(places).items()}
@@ -66,7 +66,7 @@ def _run(model: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
 
 
 @contextmanager
-def one_convolution() -> Iterator[None]:
+def single_convolution_backend() -> Iterator[None]:
     """Use a single convolution backend inside the `with`: choosing one by size would add a guard, and the choice
     affects only strides."""
     before = torch._C._get_mkldnn_enabled()

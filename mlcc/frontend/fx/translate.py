@@ -14,10 +14,10 @@ from mlcc.errors import CompileError, error
 from mlcc.frontend.aten.graph import Program, TensorMeta
 from mlcc.frontend.aten.module import Options, translate
 from mlcc.frontend.aten.table import Converter
-from mlcc.frontend.fx.assumptions import ranges_of
+from mlcc.frontend.fx.guards import guarded_ranges
 from mlcc.frontend.fx.inputs import FakeInputs, fake_inputs
 from mlcc.frontend.fx.program import program_of
-from mlcc.frontend.fx.trace import ModelError, Trace, one_convolution, traced
+from mlcc.frontend.fx.trace import ModelError, Trace, single_convolution_backend, trace_graph
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ops.relations import variables
@@ -27,7 +27,7 @@ from mlcc.ops.relations import variables
 _EXAMPLE_SIZES = ([32 * n for n in (3, 5, 7, 11, 13, 17, 19, 23)], [5, 7, 11, 13, 17, 19, 23, 29])
 
 
-def translated(
+def translate_graph(
     model: torch.fx.GraphModule, types: Sequence[relax.TensorStructInfo], *, converters: Mapping[str, Converter],
     keep_params: bool, unwrap: bool,
 ) -> IRModule:  # fmt: skip
@@ -70,9 +70,9 @@ def _weakest_trace(
     for sizes in _example_sizes([v.name for v in variables(*types)]):
         given = fake_inputs(types, sizes)
         try:
-            with one_convolution():
-                trace = traced(model, given.tensors, given.mode)
-            traces.append((trace, given, ranges_of(given)))
+            with single_convolution_backend():
+                trace = trace_graph(model, given.tensors, given.mode)
+            traces.append((trace, given, guarded_ranges(given)))
         except (CompileError, ModelError) as problem:
             problems.append(problem)
         else:

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlcc.frontend.emitter import Dim
-from mlcc.frontend.onnx.integers import plain
+from mlcc.frontend.onnx.shape_folding import as_number
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ops.relations import same
+from mlcc.ops.relations import provably_equal
 
 if TYPE_CHECKING:
     from mlcc.frontend.onnx.translate import OnnxTranslator
 
 
-def quotient(t: OnnxTranslator, extents: Sequence[Dim], parts: Sequence[Dim]) -> Dim:
+def cancelled_quotient(t: OnnxTranslator, extents: Sequence[Dim], parts: Sequence[Dim]) -> Dim:
     """Return the product of `extents` divided by that of `parts`. Equal factors cancel, even if a symbol is 0."""
     number, factors = _factors(extents)
     divisor, others = _factors(parts)
     for factor in list(others):
-        twin = next((f for f in factors if same(f, factor)), None)
+        twin = next((f for f in factors if provably_equal(f, factor)), None)
         if twin is not None:
             factors.remove(twin)
             others.remove(factor)
@@ -37,7 +37,7 @@ def _factors(extents: Sequence[Dim]) -> tuple[int, list[tir.Expr]]:
     """Split a product into a number and expressions that are not products."""
     number, factors, todo = 1, [], list(extents)
     while todo:
-        extent = plain(todo.pop())
+        extent = as_number(todo.pop())
         if isinstance(extent, int):
             number *= extent
         elif isinstance(extent, tir.Mul):
@@ -54,7 +54,7 @@ def _product(number: int, factors: Sequence[tir.Expr]) -> tir.Expr:
     return product
 
 
-def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> Sequence[Dim]:
+def broadcast_shapes(one: Sequence[Dim], other: Sequence[Dim]) -> Sequence[Dim]:
     """Return the shape that two shapes broadcast to; the maximum of two different symbols."""
     rank = max(len(one), len(other))
     left, right = (_padded(shape, rank) for shape in (one, other))
@@ -62,7 +62,7 @@ def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> Sequence[Dim]:
 
 
 def _padded(shape: Sequence[Dim], rank: int) -> list[Dim]:
-    return [*[1] * (rank - len(shape)), *(plain(n) for n in shape)]
+    return [*[1] * (rank - len(shape)), *(as_number(n) for n in shape)]
 
 
 def _broadcast_extent(a: Dim, b: Dim) -> Dim:
@@ -71,4 +71,4 @@ def _broadcast_extent(a: Dim, b: Dim) -> Dim:
     if b == 1 or isinstance(a, int):
         return a
     assert isinstance(a, tir.Expr) and isinstance(b, tir.Expr)
-    return a if same(a, b) else c.maximum(a, b)
+    return a if provably_equal(a, b) else c.maximum(a, b)

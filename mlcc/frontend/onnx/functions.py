@@ -7,21 +7,21 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mlcc.frontend.onnx.elements import NUMBERS
-from mlcc.frontend.onnx.node import OnnxNode, plain_domain
+from mlcc.frontend.onnx.node import OnnxNode, canonical_domain
 from mlcc.frontend.onnx.schemas import schema_of
 from mlcc.frontend.problems import Unsupported
 
 if TYPE_CHECKING:
     import onnx
 
-DEPTH_LIMIT = 64  # nesting of calls
+MAX_CALL_DEPTH = 64  # nesting of calls
 
 
 class Functions:
     """The functions that nodes may call, and the stack of functions being inlined."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._model = {(plain_domain(f.domain), f.name, f.overload): f for f in model.functions}
+        self._model = {(canonical_domain(f.domain), f.name, f.overload): f for f in model.functions}
         self._inside: list[str] = []
 
     def of_model(self, node: OnnxNode) -> onnx.FunctionProto | None:
@@ -53,7 +53,7 @@ class Functions:
     def entered(self, function: onnx.FunctionProto) -> Iterator[None]:
         """Context manager for the walk of a function's body. Raises Unsupported for recursion."""
         key = f"{function.domain}.{function.name}.{function.overload}"
-        if key in self._inside or len(self._inside) >= DEPTH_LIMIT:
+        if key in self._inside or len(self._inside) >= MAX_CALL_DEPTH:
             raise Unsupported("it is recursive")
         self._inside.append(key)
         try:

@@ -10,7 +10,7 @@ from mlcc.errors import CompileError, error
 from mlcc.frontend.onnx.parameters import Parameters
 from mlcc.frontend.onnx.reader import NEWEST, OLDEST, OnnxModel, read_model
 from mlcc.frontend.onnx.translate import OnnxTranslator
-from mlcc.frontend.precision import in_dtype
+from mlcc.frontend.precision import convert_precision
 from mlcc.ir.module import IRModule
 
 
@@ -40,9 +40,11 @@ def from_onnx(
     options = Options(shape_dict or {}, dtype_dict, opset, sanitize_input_names, dict(custom_convert_map or {}))
     t, module = _import(read, options)
     if not keep_params_in_input:
-        return in_dtype(module, dtype)
+        return convert_precision(module, dtype)
     names = {tensor.name for tensor in read.proto.graph.initializer}
-    return in_dtype(_import(read, options, names - t.looked_at)[1], dtype)  # weights on which shapes depend stay bound
+    return convert_precision(
+        _import(read, options, names - t.inspected_initializers)[1], dtype
+    )  # weights on which shapes depend stay bound
 
 
 @dataclass(frozen=True)

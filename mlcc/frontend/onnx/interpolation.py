@@ -15,7 +15,7 @@ CROP = "tf_crop_and_resize"
 
 
 @dataclass(frozen=True, slots=True)
-class Resizing:
+class ResizeAttributes:
     """The attributes of a resize node, with the schema's names for modes."""
 
     mode: str  # nearest, linear, cubic
@@ -43,7 +43,7 @@ class ResizedAxis:
         """True if the scale equals the ratio of the extents, up to rounding of float32."""
         return abs(self.scale * self.before - self.after) <= 1e-6 * max(self.after, 1)
 
-    def is_identity(self, how: Resizing) -> bool:
+    def is_identity(self, how: ResizeAttributes) -> bool:
         """Return True if resizing is the identity along this axis."""
         cut = how.coordinates == CROP and (self.begin, self.end) != (0.0, 1.0)
         return self.before == self.after and self.exact and not cut
@@ -52,7 +52,7 @@ class ResizedAxis:
 _MAX_EXTENT = 1 << 20  # positions that are computed at import
 
 
-def coordinates(how: Resizing, part: ResizedAxis) -> np.ndarray:
+def coordinates(how: ResizeAttributes, part: ResizedAxis) -> np.ndarray:
     """Return the source coordinate of each output position."""
     import numpy as np
 
@@ -81,7 +81,7 @@ def coordinates(how: Resizing, part: ResizedAxis) -> np.ndarray:
     raise Unsupported(f'`coordinate_transformation_mode="{how.coordinates}"` is not supported')
 
 
-def nearest_places(how: Resizing, part: ResizedAxis) -> np.ndarray:
+def nearest_indices(how: ResizeAttributes, part: ResizedAxis) -> np.ndarray:
     """Return the nearest source index of each output position."""
     import numpy as np
 
@@ -97,7 +97,7 @@ def nearest_places(how: Resizing, part: ResizedAxis) -> np.ndarray:
     return np.clip(rounding[how.nearest](at).astype("int64"), 0, part.before - 1)
 
 
-def weights(how: Resizing, part: ResizedAxis) -> np.ndarray:
+def interpolation_matrix(how: ResizeAttributes, part: ResizedAxis) -> np.ndarray:
     """Return the interpolation matrix: a row of weights over the input positions for each output position."""
     import numpy as np
 
@@ -130,7 +130,7 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     return kernel
 
 
-def beyond(how: Resizing, part: ResizedAxis) -> np.ndarray:
+def out_of_bounds(how: ResizeAttributes, part: ResizedAxis) -> np.ndarray:
     """Return a mask of the output positions whose source coordinate is out of bounds."""
     at = coordinates(how, part)
     return (at < 0) | (at > part.before - 1)

@@ -47,7 +47,7 @@ def read_node(
     proto: onnx.NodeProto, opsets: Mapping[str, int], read: Reader = tensor_data, outer: Mapping[str, Any] | None = None
 ) -> OnnxNode:
     """Read a node of a graph with these opset versions. `outer` has the attributes of the enclosing function."""
-    domain = plain_domain(proto.domain)
+    domain = canonical_domain(proto.domain)
     attributes = {}
     for given in proto.attribute:
         if not given.ref_attr_name:
@@ -60,7 +60,7 @@ def read_node(
     )
 
 
-def plain_domain(domain: str) -> str:
+def canonical_domain(domain: str) -> str:
     """Return the canonical name of a domain; ONNX's own domain has two names."""
     return "" if domain == "ai.onnx" else domain
 

@@ -14,25 +14,27 @@ if TYPE_CHECKING:
 DEPTH_LIMIT = 64  # nesting of graphs
 
 
-def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool], what: str) -> list[onnx.NodeProto]:
+def topological_order(
+    nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool], what: str
+) -> list[onnx.NodeProto]:
     """Return the nodes in a stable topological order.
 
     Raises CompileError E1043 for names that are not defined or defined twice, and for cycles.
     """
     producers: dict[str, int] = {}
     for node in nodes:
-        need_texts(node.op_type, node.domain, node.name, *node.input, *node.output)
+        check_names(node.op_type, node.domain, node.name, *node.input, *node.output)
     for at, node in enumerate(nodes):
         for name in node.output:
             if name and name in producers:
-                raise unsound(what, f"`{name}` is the output of two nodes")
+                raise malformed_graph(what, f"`{name}` is the output of two nodes")
             if name:
                 producers[name] = at
     reads = [_names_read(node) for node in nodes]
     for node, names in zip(nodes, reads, strict=True):
         for name in names:
             if name not in producers and not is_known(name):
-                raise unsound(what, f"`{node.op_type}` reads `{name}`, which is not defined")
+                raise malformed_graph(what, f"`{node.op_type}` reads `{name}`, which is not defined")
     waits = [{producers[name] for name in names if name in producers} for names in reads]
     if all(all(source < at for source in sources) for at, sources in enumerate(waits)):
         return list(nodes)
@@ -56,7 +58,7 @@ def _kahn_order(waits: list[set[int]], what: str) -> list[int]:
             if left[user] == 0:
                 heapq.heappush(ready, user)
     if len(order) != len(waits):
-        raise unsound(what, "its nodes form a cycle")
+        raise malformed_graph(what, "its nodes form a cycle")
     return order
 
 
@@ -65,11 +67,11 @@ def _names_read(node: onnx.NodeProto, depth: int = 0) -> set[str]:
     names = {name for name in node.input if name}
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():
-            names |= captured(graph, depth + 1)
+            names |= captured_names(graph, depth + 1)
     return names
 
 
-def captured(graph: onnx.GraphProto, depth: int = 1) -> set[str]:
+def captured_names(graph: onnx.GraphProto, depth: int = 1) -> set[str]:
     """Return the outer names that a subgraph captures (its free variables)."""
     if depth > DEPTH_LIMIT:
         raise CompileError(error("E1045", f"graphs are nested more than {DEPTH_LIMIT} deep"))
@@ -82,12 +84,12 @@ def captured(graph: onnx.GraphProto, depth: int = 1) -> set[str]:
     return reads - own
 
 
-def need_texts(*names: Any) -> None:
+def check_names(*names: Any) -> None:
     """Raise CompileError E1043 for names that are not valid text, which protobuf returns as bytes."""
     if not all(isinstance(name, str) for name in names):
-        raise unsound("the model", "it has a name that is not UTF-8")
+        raise malformed_graph("the model", "it has a name that is not UTF-8")
 
 
-def unsound(what: str, reason: str) -> CompileError:
+def malformed_graph(what: str, reason: str) -> CompileError:
     """Return the error E1043 for a malformed graph."""
     return CompileError(error("E1043", f"{what} is malformed: {reason}"))

@@ -9,7 +9,7 @@ from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
 from mlcc.frontend.aten.symbols import parse_extent
 from mlcc.frontend.onnx.elements import dtype_of
 from mlcc.frontend.onnx.names import identifier
-from mlcc.frontend.onnx.order import need_texts
+from mlcc.frontend.onnx.order import check_names
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
@@ -33,7 +33,7 @@ class Parameters:
         self.variables: list[relax.Var] = []
         self.symbols: dict[str, int | tir.Expr] = {}
         self._shapes, self._dtypes, self._sanitize = shapes, dtypes, sanitize
-        need_texts(*(given.name for given in graph.input), *(out.name for out in graph.output))
+        check_names(*(given.name for given in graph.input), *(out.name for out in graph.output))
         constants = {tensor.name for tensor in graph.initializer}
         constants |= {sparse.values.name for sparse in graph.sparse_initializer}
         inputs = [given for given in graph.input if given.name not in constants]
@@ -185,7 +185,7 @@ def _stated_extent(dim: onnx.TensorShapeProto.Dimension, otherwise: str) -> Exte
     """Return the extent that a model states: a number, the name of a symbol, or `otherwise` if it is unknown."""
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
-    need_texts(dim.dim_param)
+    check_names(dim.dim_param)
     return dim.dim_param or otherwise
 
 

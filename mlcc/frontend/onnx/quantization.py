@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlcc.frontend.onnx.parts import known
+from mlcc.frontend.onnx.helpers import constant_extent
 from mlcc.frontend.onnx.translate import OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
@@ -10,15 +10,17 @@ from mlcc.ir.dtypes import DType
 from mlcc.ops.quantize import FLOATS, NARROW
 
 
-def one_for_all(t: OnnxTranslator, value: relax.Expr) -> bool:
+def is_per_tensor(t: OnnxTranslator, value: relax.Expr) -> bool:
     """Return True if a scale or zero point is a single number."""
     return all(tir.const_int(e) == 1 for e in t.shape(value))
 
 
-def parameter(t: OnnxTranslator, value: relax.Expr, like: relax.Expr, axis: int, block: int = 0) -> relax.Expr:
+def broadcast_parameter(
+    t: OnnxTranslator, value: relax.Expr, like: relax.Expr, axis: int, block: int = 0
+) -> relax.Expr:
     """Reshape a scale or zero point so that it broadcasts to the data."""
     rank = t.ndim(like)
-    if one_for_all(t, value):
+    if is_per_tensor(t, value):
         return t.reshape(value, [])
     if not block:
         if t.ndim(value) != 1:
@@ -33,7 +35,7 @@ def parameter(t: OnnxTranslator, value: relax.Expr, like: relax.Expr, axis: int,
     return t.emit(t.op.strided_slice(repeated, [axis], [0], [extent], assume_inbound=True))
 
 
-def quantized(
+def quantize(
     t: OnnxTranslator,
     x: relax.Expr,
     scale: relax.Expr,
@@ -48,13 +50,15 @@ def quantized(
     scale = t.cast(scale, t.dtype(x))
     if not block and t.dtype(x) in FLOATS and dtype in NARROW:
         return t.emit(t.op.quantize(x, _flatten_scalar(t, scale), _zero_point(t, zero, dtype), axis, dtype))
-    moved = t.op.divide(x, parameter(t, scale, x, axis, block))
+    moved = t.op.divide(x, broadcast_parameter(t, scale, x, axis, block))
     if not DType.of(dtype).is_int:
         return t.emit(t.op.astype(moved, dtype))
-    return rounded(t, t.emit(moved), None if zero is None else parameter(t, zero, x, axis, block), dtype)
+    return round_to_dtype(
+        t, t.emit(moved), None if zero is None else broadcast_parameter(t, zero, x, axis, block), dtype
+    )
 
 
-def rounded(t: OnnxTranslator, x: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr:
+def round_to_dtype(t: OnnxTranslator, x: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr:
     """Return round(x) + zero point, saturated to an integer dtype."""
     whole = t.op.round(x)
     if zero is not None:
@@ -64,7 +68,7 @@ def rounded(t: OnnxTranslator, x: relax.Expr, zero: relax.Expr | None, dtype: st
     return t.cast(t.emit(t.op.clip(whole, low, high)), dtype)
 
 
-def dequantized(
+def dequantize(
     t: OnnxTranslator,
     x: relax.Expr,
     scale: relax.Expr,
@@ -81,8 +85,8 @@ def dequantized(
         return t.emit(t.op.dequantize(x, _flatten_scalar(t, scale), _zero_point(t, zero, given), axis, dtype))
     wide = t.cast(x, "float32")
     if zero is not None:
-        wide = t.emit(t.op.subtract(wide, t.cast(parameter(t, zero, x, axis, block), "float32")))
-    factor = t.cast(parameter(t, scale, x, axis, block), "float32")
+        wide = t.emit(t.op.subtract(wide, t.cast(broadcast_parameter(t, zero, x, axis, block), "float32")))
+    factor = t.cast(broadcast_parameter(t, scale, x, axis, block), "float32")
     return t.cast(t.emit(t.op.multiply(wide, factor)), dtype)
 
 
@@ -92,11 +96,11 @@ def _in_whole_blocks(t: OnnxTranslator, x: relax.Expr, scale: relax.Expr, axis: 
     return None not in counts and counts[0] == counts[1] * block  # type: ignore[operator]
 
 
-def centred(t: OnnxTranslator, x: relax.Expr, zero: relax.Expr | None, axis: int = 0) -> relax.Expr:
+def subtract_zero_point(t: OnnxTranslator, x: relax.Expr, zero: relax.Expr | None, axis: int = 0) -> relax.Expr:
     """Return x - zero point as int32, or x unchanged if the zero point is 0."""
     if zero is None or is_zero(t, zero):
         return x
-    return t.emit(t.op.subtract(t.cast(x, "int32"), t.cast(parameter(t, zero, x, axis), "int32")))
+    return t.emit(t.op.subtract(t.cast(x, "int32"), t.cast(broadcast_parameter(t, zero, x, axis), "int32")))
 
 
 def is_zero(t: OnnxTranslator, value: relax.Expr) -> bool:
@@ -105,22 +109,22 @@ def is_zero(t: OnnxTranslator, value: relax.Expr) -> bool:
     return array is not None and not array.any()
 
 
-def product(t: OnnxTranslator, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+def integer_matmul(t: OnnxTranslator, a: relax.Expr, b: relax.Expr) -> relax.Expr:
     """Return the exact product of integer matrices in int32."""
     if t.dtype(a) != t.dtype(b):
         a, b = t.cast(a, "int32"), t.cast(b, "int32")
     return t.emit(t.op.matmul(a, b, out_dtype="int32"))
 
 
-def rows(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
+def per_row(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
     """Reshape a per-row parameter of a matrix to a column."""
-    if t.ndim(value) != 1 or one_for_all(t, value):
+    if t.ndim(value) != 1 or is_per_tensor(t, value):
         return value
-    return t.reshape(value, [known(t.shape(value)[0], "the number of rows"), 1])
+    return t.reshape(value, [constant_extent(t.shape(value)[0], "the number of rows"), 1])
 
 
 def _flatten_scalar(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
-    return t.reshape(value, []) if one_for_all(t, value) else value
+    return t.reshape(value, []) if is_per_tensor(t, value) else value
 
 
 def _zero_point(t: OnnxTranslator, zero: relax.Expr | None, dtype: str) -> relax.Expr:

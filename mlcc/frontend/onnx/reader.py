@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, error
-from mlcc.files import file_map, read_bytes
+from mlcc.files import file_mmap_class, read_bytes
 from mlcc.frontend.onnx.elements import tensor_data
-from mlcc.frontend.onnx.node import plain_domain
+from mlcc.frontend.onnx.node import canonical_domain
 from mlcc.ir.tensor_data import TensorData
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _map_file(path: str, location: str, name: str) -> Any:
         if os.path.getsize(path) == 0:
             return b""
         with open(path, "rb") as file:
-            return file_map()(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return file_mmap_class()(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as problem:
         raise _external_data_error(name, f"cannot read `{location}`: {problem.strerror}") from None
 
@@ -160,7 +160,7 @@ def _check_versions(model: OnnxModel) -> None:
         known = f"{IR_VERSIONS[0]} to {IR_VERSIONS[-1]}"
         raise CompileError(error("E1042", f"{model.name} has IR version {proto.ir_version}; {known} are supported"))
     for given in proto.opset_import:
-        if plain_domain(given.domain) == "" and not OLDEST <= given.version <= NEWEST:
+        if canonical_domain(given.domain) == "" and not OLDEST <= given.version <= NEWEST:
             help = f"convert it with onnx.version_converter.convert_version(model, {NEWEST - 7})"
             message = f"{model.name} uses opset {given.version}; {OLDEST} to {NEWEST} are supported"
             raise CompileError(error("E1042", message, help=help))
@@ -168,4 +168,4 @@ def _check_versions(model: OnnxModel) -> None:
 
 def opsets_of(imports: Any) -> dict[str, int]:
     """The versions of the domains that a model or a function uses."""
-    return {plain_domain(o.domain): o.version for o in imports}
+    return {canonical_domain(o.domain): o.version for o in imports}

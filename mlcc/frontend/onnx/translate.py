@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mlcc.errors import CompileError, Span, error
 from mlcc.frontend.emitter import Dim, Emitter, Shape
+from mlcc.frontend.location import spans
 from mlcc.frontend.onnx.elements import NarrowIntegers, sparse_data
 from mlcc.frontend.onnx.functions import Functions
-from mlcc.frontend.onnx.integers import Element, Evaluator, Known, known, plain
+from mlcc.frontend.onnx.locations import location_of_node
 from mlcc.frontend.onnx.names import identifier, scopes
 from mlcc.frontend.onnx.node import OnnxNode, attribute_value, read_node
-from mlcc.frontend.onnx.order import need_texts, ordered, unsound
-from mlcc.frontend.onnx.places import place_of_node
+from mlcc.frontend.onnx.order import check_names, malformed_graph, topological_order
 from mlcc.frontend.onnx.reader import OnnxModel, opsets_of
 from mlcc.frontend.onnx.schemas import check
+from mlcc.frontend.onnx.shape_folding import Element, KnownTensor, ShapeFolder, as_number, known_tensor
 from mlcc.frontend.onnx.table import Converter, converter
-from mlcc.frontend.place import spans
 from mlcc.frontend.problems import Problems, Unsupported
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # A value of a graph: a tensor, known integers, a sequence or optional value, None if omitted, or the reason why it
 # cannot be used.
-Value: TypeAlias = "relax.Expr | Known | list[Any] | Unsupported | _Sentinel | None"
+Value: TypeAlias = "relax.Expr | KnownTensor | list[Any] | Unsupported | _Sentinel | None"
 
 _MAX_FOLDED_ELEMENTS = 4096  # the most elements of operands and result for folding
 _MAX_SHAPE_ELEMENTS = 1024  # the most elements of constants in the evaluation of integers
@@ -53,15 +53,15 @@ class _Sentinel:
     """A unique marker value."""
 
 
-MISSING = _Sentinel()  # the value of a node that could not be imported
-NOTHING = _Sentinel()  # an optional value without element
+FAILED = _Sentinel()  # the value of a node that could not be imported
+EMPTY_OPTIONAL = _Sentinel()  # an optional value without element
 
 
-class Missing(Exception):
+class FailedInput(Exception):
     """Raised for a value that depends on a node that could not be imported."""
 
 
-class Unknown(Exception):
+class NoConverter(Exception):
     """Raised for an operator without a converter or a function."""
 
 
@@ -80,7 +80,7 @@ class OnnxTranslator(Emitter):
         """`kept` are the initializers that become parameters, not constants."""
         super().__init__()
         self.kept: dict[relax.Var, TensorData] = {}
-        self.looked_at: set[str] = set()  # initializers whose elements the import depends on
+        self.inspected_initializers: set[str] = set()  # initializers whose elements the import depends on
         self._keep = kept
         self._origins: dict[TensorData, frozenset[str]] = {}  # the initializers from which a constant was folded
         self.model = model
@@ -88,9 +88,9 @@ class OnnxTranslator(Emitter):
         self.opsets: Mapping[str, int] = opsets_of(model.proto.opset_import)
         self.values: MutableMapping[str, Value] = {"": None}
         self.problems = Problems()
-        self.evaluator = Evaluator()
-        self._known: dict[relax.Expr, Known] = {}
-        self._tensors: MutableMapping[Known, relax.Expr] = {}  # tensors emitted for known integers
+        self.evaluator = ShapeFolder()
+        self._known: dict[relax.Expr, KnownTensor] = {}
+        self._tensors: MutableMapping[KnownTensor, relax.Expr] = {}  # tensors emitted for known integers
         self._attributes: Mapping[str, Any] | None = None  # of the function whose body is walked
         self._functions = Functions(model.proto)
         self._count = 0  # nodes walked
@@ -109,10 +109,10 @@ class OnnxTranslator(Emitter):
 
     def constant_array(self, value: relax.Expr | None) -> np.ndarray | None:
         """The elements of a constant; None for values known at run time only."""
-        from mlcc.ir.narrow import decode
+        from mlcc.ir.narrow_floats import decode
 
         if isinstance(value, relax.Constant) and value.data.array is not None:
-            self.looked_at |= self._origins.get(value.data, frozenset())
+            self.inspected_initializers |= self._origins.get(value.data, frozenset())
             return decode(value.data.array, value.data.dtype)
         return None
 
@@ -148,13 +148,13 @@ class OnnxTranslator(Emitter):
         extents = self.emit(self.op.tensor_to_shape(self.cast(value, "int64")))
         symbols = [self.fresh("extent") for _ in range(length[0])]
         self.match_cast(extents, relax.ShapeStructInfo(tuple(symbols), length[0]))
-        most = None if limit is None else plain(c.as_expr(limit))
+        most = None if limit is None else as_number(c.as_expr(limit))
         return [c.minimum(s, most) for s in symbols] if isinstance(most, int) and most > 0 else list(symbols)
 
-    def tensor_of(self, elements: Shape, dtype: str, shape: Sequence[int] | None = None) -> relax.Expr:
+    def integer_tensor(self, elements: Shape, dtype: str, shape: Sequence[int] | None = None) -> relax.Expr:
         """Return a tensor of known integers, a vector unless a shape is given."""
         listed = list(elements)
-        return self.tensor(known(listed, (len(listed),) if shape is None else shape, dtype))
+        return self.tensor(known_tensor(listed, (len(listed),) if shape is None else shape, dtype))
 
     def scalar_of(self, value: relax.Expr | None, default: Any = None) -> Any:
         """Return the only element of a constant as a number; `default` for an omitted input."""
@@ -168,7 +168,7 @@ class OnnxTranslator(Emitter):
         """Convert a value for converters: known integers become a tensor."""
         if isinstance(value, Unsupported):
             raise value
-        if not isinstance(value, Known):
+        if not isinstance(value, KnownTensor):
             return value
         if value not in self._tensors:
             self._tensors[value] = self._tensor(value)
@@ -176,7 +176,7 @@ class OnnxTranslator(Emitter):
         return self._tensors[value]
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
+    def new_scope(self) -> Iterator[None]:
         """Open a scope for tensors of known integers: those emitted inside are not reused after it."""
         before, self._tensors = self._tensors, ChainMap({}, self._tensors)
         try:
@@ -184,7 +184,7 @@ class OnnxTranslator(Emitter):
         finally:
             self._tensors = before
 
-    def _tensor(self, value: Known) -> relax.Expr:
+    def _tensor(self, value: KnownTensor) -> relax.Expr:
         shape, dtype = value.elements.shape, DType.of(value.dtype)
         flat = value.elements.reshape(-1).tolist()
         if not value.symbolic:
@@ -214,7 +214,7 @@ class OnnxTranslator(Emitter):
         self._count += len(graph.node)
         if self._count > NODE_LIMIT:
             raise CompileError(error("E1045", f"{self.model.name} has more than {NODE_LIMIT} nodes"))
-        nodes = ordered(graph.node, self.values.__contains__, f"the graph `{graph.name}`")
+        nodes = topological_order(graph.node, self.values.__contains__, f"the graph `{graph.name}`")
         before, self._stated = self._stated, {value.name: value for value in graph.value_info}
         try:
             self._walk(nodes)
@@ -222,7 +222,7 @@ class OnnxTranslator(Emitter):
             self._stated = before
 
     def _walk(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        for proto, span in zip(nodes, spans(self.model.name, map(place_of_node, nodes)), strict=True):
+        for proto, span in zip(nodes, spans(self.model.name, map(location_of_node, nodes)), strict=True):
             self._node(read_node(proto, self.opsets, self.model.tensor, self._attributes), span)
 
     def _node(self, node: OnnxNode, span: Span) -> None:
@@ -230,15 +230,15 @@ class OnnxTranslator(Emitter):
         inputs = [self.values[name] for name in node.inputs]
         for name in node.outputs:
             if name:
-                self.values[name] = MISSING
-        if any(value is MISSING for value in inputs):
+                self.values[name] = FAILED
+        if any(value is FAILED for value in inputs):
             return  # made by a node that could not be imported
         try:
             with self.at(span, next((name for name in node.outputs if name), "")):
                 self._bind(node, self._convert(node, inputs))
-        except Unknown:
+        except NoConverter:
             self.problems.unknown(node.title, span)
-        except Missing:
+        except FailedInput:
             pass
         except Unsupported as problem:
             self.problems.unsupported(node.title, span, problem)
@@ -261,7 +261,7 @@ class OnnxTranslator(Emitter):
             return convert(self, node, *(self._operand(node, v) for v in inputs))
         function = self._functions.of_schema(node, [self._type(v) for v in inputs])
         if function is None:
-            raise Unknown
+            raise NoConverter
         return self.call(function, node, inputs)
 
     def _operand(self, node: OnnxNode, value: Value) -> Any:
@@ -272,7 +272,7 @@ class OnnxTranslator(Emitter):
 
     def _type(self, value: Value) -> str | None:
         """The dtype of a value, if it is a tensor."""
-        if isinstance(value, Known):
+        if isinstance(value, KnownTensor):
             return value.dtype
         return self.dtype(value) if isinstance(value, relax.Expr) else None
 
@@ -311,10 +311,10 @@ class OnnxTranslator(Emitter):
     def _outputs(self, names: Sequence[str]) -> list[Value]:
         for name in names:
             if name not in self.values:
-                raise unsound("a graph", f"its result `{name}` is not defined")
+                raise malformed_graph("a graph", f"its result `{name}` is not defined")
         results = [self.values[name] for name in names]
-        if any(value is MISSING for value in results):
-            raise Missing
+        if any(value is FAILED for value in results):
+            raise FailedInput
         return results
 
     def initializers(self, graph: onnx.GraphProto) -> None:
@@ -326,9 +326,9 @@ class OnnxTranslator(Emitter):
         seen = set()
         readers: list[tuple[str, Callable[[], relax.Expr]]] = [*dense, *sparse]
         for name, read in readers:
-            need_texts(name)
+            check_names(name)
             if name in seen:
-                raise unsound(f"the graph `{graph.name}`", f"it has two initializers `{name}`")
+                raise malformed_graph(f"the graph `{graph.name}`", f"it has two initializers `{name}`")
             seen.add(name)
             try:
                 self.values[name] = read()
@@ -353,7 +353,7 @@ class OnnxTranslator(Emitter):
         for name, value in zip(node.outputs, results, strict=False):
             if name:
                 self.values[name] = self._bind_result(name, value) if isinstance(value, relax.Expr) else value
-        if any(name and self.values[name] is MISSING for name in node.outputs):
+        if any(name and self.values[name] is FAILED for name in node.outputs):
             raise Unsupported("one of its outputs is not supported")
 
     def _bind_result(self, name: str, value: relax.Expr) -> relax.Expr:
@@ -385,40 +385,40 @@ class OnnxTranslator(Emitter):
             result = self._shape(node, inputs)
         else:
             operands = [self._as_known(v) for v in inputs]
-            if not any(isinstance(v, Known) for v in inputs) or any(o is _NOT_CONSTANT for o in operands):
+            if not any(isinstance(v, KnownTensor) for v in inputs) or any(o is _NOT_CONSTANT for o in operands):
                 return None
             result = self.evaluator.evaluate(node, operands)
         if result is None or result.symbolic:
             return result
         return self.tensor(result)
 
-    def _shape(self, node: OnnxNode, inputs: Sequence[Value]) -> Known | None:
+    def _shape(self, node: OnnxNode, inputs: Sequence[Value]) -> KnownTensor | None:
         value = inputs[0] if inputs else None
-        if isinstance(value, Known):
+        if isinstance(value, KnownTensor):
             extents: Sequence[Element] = value.elements.shape
         elif isinstance(value, relax.Expr):
-            extents = [plain(e) for e in self.shape(value)]
+            extents = [as_number(e) for e in self.shape(value)]
         else:
             return None
         if node.operator == "Size":
             count: tir.Expr = c.const(1, "int64")
             for extent in extents:
                 count = c.mul(count, extent)
-            return known([self.simplify(count)], (), "int64")
+            return known_tensor([self.simplify(count)], (), "int64")
         begin, end = node.attribute("start", 0), node.attribute("end")
         chosen = list(extents)[slice(begin, end)]
-        return known(chosen, (len(chosen),), "int64")
+        return known_tensor(chosen, (len(chosen),), "int64")
 
     def _as_known(self, value: Value) -> Any:
         """Convert a value to an operand of the evaluation of integers."""
-        if value is None or isinstance(value, Known):
+        if value is None or isinstance(value, KnownTensor):
             return value
         if isinstance(value, relax.Constant):
             data = value.data
             if data.array is None or data.size > _MAX_SHAPE_ELEMENTS or not (data.dtype.is_int or data.dtype.is_bool):
                 return _NOT_CONSTANT
-            self.looked_at |= self._origins.get(data, frozenset())
-            return Known(data.array.astype(object), str(data.dtype))
+            self.inspected_initializers |= self._origins.get(data, frozenset())
+            return KnownTensor(data.array.astype(object), str(data.dtype))
         return self._known.get(value, _NOT_CONSTANT) if isinstance(value, relax.Expr) else _NOT_CONSTANT
 
 

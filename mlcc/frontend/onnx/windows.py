@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mlcc.frontend.onnx.parts import choice
+from mlcc.frontend.onnx.helpers import one_of
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
 
@@ -43,7 +43,7 @@ class Window:
         return len(self.kernel)
 
 
-def numbers(node: OnnxNode, name: str, count: int, default: int, least: int = 1) -> list[int]:
+def spatial_attribute(node: OnnxNode, name: str, count: int, default: int, least: int = 1) -> list[int]:
     """An attribute with a number for each spatial dimension."""
     given = node.attribute(name) or [default] * count
     if len(given) != count or any(n < least for n in given):
@@ -64,8 +64,8 @@ def window(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, kernel: Sequence[in
     count = t.ndim(x) - 2
     if len(kernel) != count or any(k < 1 for k in kernel):
         raise Unsupported(f"a window of {list(kernel)} does not fit {count} spatial dimensions")
-    strides, dilations = numbers(node, "strides", count, 1), numbers(node, "dilations", count, 1)
-    auto = choice(node.attribute("auto_pad", "NOTSET"), AUTO, "auto_pad")
+    strides, dilations = spatial_attribute(node, "strides", count, 1), spatial_attribute(node, "dilations", count, 1)
+    auto = one_of(node.attribute("auto_pad", "NOTSET"), AUTO, "auto_pad")
     pads = node.attribute("pads") or [0] * (2 * count)
     if len(pads) != 2 * count:
         raise Unsupported(f"{len(pads)} pads do not fit {count} spatial dimensions")

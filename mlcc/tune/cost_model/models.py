@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from mlcc.tune.cost_model.cost_model import CostModel
-from mlcc.tune.cost_model.measured import DecisionModel
+from mlcc.tune.cost_model.decision_model import DecisionModel
 
 if TYPE_CHECKING:
     from mlcc.tune.tune_context import TuneContext
@@ -33,7 +33,7 @@ class RandomModel(CostModel):
         return self._random.random(len(candidates)) * self.max_range
 
 
-class Unchanging(CostModel):
+class FrozenModel(CostModel):
     """A frozen model: ignores updates."""
 
     def __init__(self, model: CostModel) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow import encode
+from mlcc.ir.narrow_floats import encode
 from mlcc.ir.tensor_data import storage_dtype
 from mlcc.tune.measure.kernel import Argument
 
@@ -20,7 +20,7 @@ _CHUNK = 1 << 20  # elements drawn at a time
 _INTEGER_LIMIT = 8  # upper bound of integers of 16 bits and more, which may be indices, shifts or sizes
 
 
-class Values(enum.Enum):
+class ValueDistribution(enum.Enum):
     """The distribution of an argument's random elements."""
 
     SIGNED = "signed"  # floats in (-1, 1): sums stay small, so that a missing term is detected
@@ -36,7 +36,7 @@ def size_of(argument: Argument) -> int:
     return math.prod(argument.shape) * dtype.bytes * dtype.lanes
 
 
-def fill(memory: Sequence[Bytes], arguments: Sequence[Argument], seed: int, values: Values) -> None:
+def fill(memory: Sequence[Bytes], arguments: Sequence[Argument], seed: int, values: ValueDistribution) -> None:
     """Write values for the tensors among `arguments` into their memory.
 
     Output-only tensors are poisoned with NaN or the largest integer, which reveals reads and elements left unwritten.
@@ -62,18 +62,23 @@ def _poison_value(dtype: DType, stored: np.dtype[Any]) -> Any:
 
 
 def _draw(
-    generator: np.random.Generator, count: int, dtype: DType, stored: np.dtype[Any], below: int | None, values: Values
+    generator: np.random.Generator,
+    count: int,
+    dtype: DType,
+    stored: np.dtype[Any],
+    below: int | None,
+    values: ValueDistribution,
 ) -> Any:
-    if values is Values.ZERO:
+    if values is ValueDistribution.ZERO:
         return np.zeros(count, stored)
     if dtype.is_float:
-        low = -1.0 if values is Values.SIGNED else 0.1
+        low = -1.0 if values is ValueDistribution.SIGNED else 0.1
         return encode(generator.uniform(low, 1.0, count), dtype)
     if stored == np.bool_ or dtype.bits == 1:
         return generator.integers(0, 2, count).astype(stored)
     if below is not None:
         return generator.integers(0, max(below, 1), count).astype(stored)
-    if dtype.bits == 8 and values is Values.SIGNED:
+    if dtype.bits == 8 and values is ValueDistribution.SIGNED:
         info = np.iinfo(stored)
         return generator.integers(info.min, info.max + 1, count).astype(stored)
     return generator.integers(0, _INTEGER_LIMIT, count).astype(stored)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from mlcc.runtime import elf, externs, threads
 from mlcc.runtime.image import is_shared, link_image
 from mlcc.tune.measure.kernel import BUFFER, Entry, Kernel
-from mlcc.tune.measure.memory import ALIGNMENT, Guarded
+from mlcc.tune.measure.memory import ALIGNMENT, GuardedMemory
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Function = Callable[[int, int, int, int], int]
 
 
-class Loaded:
+class LoadedKernel:
     """The functions of a kernel, linked permanently into this process."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -38,18 +38,18 @@ class BoundCall:
     """
 
     def __init__(
-        self, loaded: Loaded, sets: Sequence[Sequence[Guarded]], *, tight: bool = False,
-        workspace: Guarded | None = None,
+        self, loaded: LoadedKernel, sets: Sequence[Sequence[GuardedMemory]], *, tight: bool = False,
+        workspace: GuardedMemory | None = None,
     ) -> None:  # fmt: skip
         kernel = loaded.kernel
         self._call = loaded.main
         self._sets = len(sets)
-        panels = [[Guarded(size, tight=tight) for size in kernel.panels] for _ in sets]
+        panels = [[GuardedMemory(size, tight=tight) for size in kernel.panels] for _ in sets]
         self.memories = [[*given, *own] for given, own in zip(sets, panels, strict=True)]
         self.workspace = workspace or workspace_of(kernel)
         if tight:
             for memory in (self.workspace, *(one for own in panels for one in own)):
-                memory.spoil()
+                memory.poison()
         self._words, self._stride = _words(kernel.main, self.memories, self.workspace)
         if loaded.prepare is not None and kernel.prepare is not None:
             scratch = _scratch(kernel.prepare.workspace)
@@ -78,17 +78,17 @@ class KernelError(Exception):
         self.code = code
 
 
-def workspace_of(*kernels: Kernel) -> Guarded:
+def workspace_of(*kernels: Kernel) -> GuardedMemory:
     """Allocate a workspace large enough for any of these kernels."""
     return _scratch(max(kernel.main.workspace for kernel in kernels))
 
 
-def _scratch(size: int) -> Guarded:
-    return Guarded(-(-size // ALIGNMENT) * ALIGNMENT, tight=True)
+def _scratch(size: int) -> GuardedMemory:
+    return GuardedMemory(-(-size // ALIGNMENT) * ALIGNMENT, tight=True)
 
 
 def _words(
-    entry: Entry, sets: Sequence[Sequence[Guarded]], workspace: Guarded
+    entry: Entry, sets: Sequence[Sequence[GuardedMemory]], workspace: GuardedMemory
 ) -> tuple[ctypes.Array[ctypes.c_char], int]:
     """Pack the words of all sets. Return them and the stride of a set in bytes."""
     packed = b""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow import decode
+from mlcc.ir.narrow_floats import decode
 from mlcc.ir.tensor_data import storage_dtype
 from mlcc.tune.measure.arguments import Bytes
 

@@ -19,10 +19,10 @@ from typing import Any, NoReturn
 from mlcc.runtime import faults, threads
 from mlcc.runtime.faults import Fault
 from mlcc.tune.measure.arguments import Bytes
-from mlcc.tune.measure.calls import BoundCall, KernelError, Loaded, workspace_of
+from mlcc.tune.measure.calls import BoundCall, KernelError, LoadedKernel, workspace_of
 from mlcc.tune.measure.check import difference, infinite_share
-from mlcc.tune.measure.memory import Guarded
-from mlcc.tune.measure.protocol import Limits, Measure, Prepare
+from mlcc.tune.measure.memory import GuardedMemory
+from mlcc.tune.measure.protocol import MeasureRequest, PrepareRequest, ResourceLimits
 
 _PR_SET_PDEATHSIG = 1
 _MAX_SLOWDOWN = 50  # a candidate may be this many times slower than the baseline
@@ -33,12 +33,16 @@ _ROUNDS, _LONG_ROUNDS = 3, 2
 _SHORT_SECONDS = 0.001  # seconds of a call up to which _ROUNDS are run
 
 
-class Wrong(Exception):
+class WrongResult(Exception):
     """Raised for a candidate with wrong results."""
 
 
-def run_apart(
-    job: Callable[[], dict[str, Any]], tensor_at: Callable[[int], str | None], limits: Limits, pipe: int, parent: int
+def run_isolated(
+    job: Callable[[], dict[str, Any]],
+    tensor_at: Callable[[int], str | None],
+    limits: ResourceLimits,
+    pipe: int,
+    parent: int,
 ) -> NoReturn:
     """Run a job in this forked process and write its result to the pipe as a line of JSON. Never returns.
 
@@ -50,7 +54,7 @@ def run_apart(
         if os.getppid() != parent:
             os._exit(1)
         _set_limits(limits)
-        faults.watch(lambda fault: _report_fault(fault, tensor_at, pipe), "")
+        faults.install_handler(lambda fault: _report_fault(fault, tensor_at, pipe), "")
         _send_outcome(pipe, _outcome(job))
     finally:
         os._exit(0)
@@ -59,7 +63,7 @@ def run_apart(
 def _outcome(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return {"status": "ok", **job()}
-    except Wrong as exc:
+    except WrongResult as exc:
         return {"status": "wrong", "why": str(exc)}
     except KernelError as exc:
         return {"status": "wrong", "why": str(exc)}
@@ -69,17 +73,17 @@ def _outcome(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"status": "crash", "why": f"{type(exc).__name__}: {exc}"}
 
 
-def _set_limits(limits: Limits) -> None:
+def _set_limits(limits: ResourceLimits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     most = used + limits.memory
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-    allow(limits.seconds)
+    set_cpu_limit(limits.seconds)
 
 
-def allow(seconds: float) -> None:
+def set_cpu_limit(seconds: float) -> None:
     """Limit the further CPU time of this process: SIGPROF ends it then, or SIGXCPU if that is masked."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -105,8 +109,8 @@ def _report_fault(fault: Fault, tensor_at: Callable[[int], str | None], pipe: in
 # ---------------------------------------------------------------- jobs
 
 
-def compute(
-    reference: Loaded, memory: Sequence[Guarded], request: Prepare, into: Sequence[Bytes | None]
+def compute_reference(
+    reference: LoadedKernel, memory: Sequence[GuardedMemory], request: PrepareRequest, into: Sequence[Bytes | None]
 ) -> dict[str, Any]:
     """Run the unscheduled kernel and copy its results to memory shared with the parent."""
     threads.set_num_threads(request.threads)
@@ -120,8 +124,9 @@ def compute(
 
 
 def check_and_time(
-    request: Measure, prepared: Prepare, baseline: Loaded, tight: Sequence[Guarded], expected: Sequence[Bytes | None],
-    timed: Sequence[Sequence[Guarded]],
+    request: MeasureRequest, prepared: PrepareRequest, baseline: LoadedKernel, tight: Sequence[GuardedMemory],
+    expected: Sequence[Bytes | None],
+    timed: Sequence[Sequence[GuardedMemory]],
 ) -> dict[str, Any]:  # fmt: skip
     """Compare the results of a candidate with those expected, and time it beside the baseline."""
     for entry in (request.candidate.main, request.candidate.prepare):
@@ -133,8 +138,8 @@ def check_and_time(
     baseline_call = BoundCall(baseline, timed, workspace=workspace)
     baseline_seconds = _rough_seconds(baseline_call, request.least, clock)
     time_limit = max(_MIN_SECONDS, _MAX_SLOWDOWN * baseline_seconds) * prepared.threads
-    allow(min(time_limit, request.limits.seconds))
-    loaded = baseline if request.candidate.digest == baseline.kernel.digest else Loaded(request.candidate)
+    set_cpu_limit(min(time_limit, request.limits.seconds))
+    loaded = baseline if request.candidate.digest == baseline.kernel.digest else LoadedKernel(request.candidate)
     _check(loaded, prepared, tight, expected)
     candidate = BoundCall(loaded, timed, workspace=workspace)
     seconds = _rough_seconds(candidate, request.least, clock)
@@ -144,7 +149,7 @@ def check_and_time(
     candidate_seconds: list[float] = []
     ratios: list[float] = []
     for turn in range(request.samples):
-        allow(request.limits.seconds * rounds)
+        set_cpu_limit(request.limits.seconds * rounds)
         baseline_sample, candidate_sample = _time_pair(pair, rounds, clock, backwards=bool(turn % 2))
         candidate_seconds.append(candidate_sample)
         ratios.append(candidate_sample / baseline_sample)
@@ -165,18 +170,20 @@ def _time_pair(
     return least
 
 
-def _check(loaded: Loaded, prepared: Prepare, tight: Sequence[Guarded], expected: Sequence[Bytes | None]) -> None:
+def _check(
+    loaded: LoadedKernel, prepared: PrepareRequest, tight: Sequence[GuardedMemory], expected: Sequence[Bytes | None]
+) -> None:
     """Run a candidate once. Raises Wrong for unexpected results or writes outside of tensors."""
     call = BoundCall(loaded, [tight], tight=True)
     call()
     if call.stray_writes():
-        raise Wrong("it writes outside of its tensors")
+        raise WrongResult("it writes outside of its tensors")
     for argument, memory, result in zip(prepared.arguments, tight, expected, strict=True):
         if result is None:
             continue
         mismatch = difference(memory.bytes, result, argument.dtype, prepared.bound)
         if mismatch is not None:
-            raise Wrong(f"`{argument.name}`: {mismatch}")
+            raise WrongResult(f"`{argument.name}`: {mismatch}")
 
 
 def _rough_seconds(call: BoundCall, least: float, clock: Callable[[], float]) -> float:

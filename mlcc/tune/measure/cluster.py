@@ -17,15 +17,15 @@ from mlcc.machine.device import gpu_runs, is_gpu
 from mlcc.machine.target import CudaTarget
 from mlcc.tune.contracts import Outcome, Status, Task
 from mlcc.tune.measure import dask_worker
-from mlcc.tune.measure.closing import Closing
+from mlcc.tune.measure.closeable import Closeable
 from mlcc.tune.measure.dask_worker import TAG
-from mlcc.tune.measure.wire import packed
+from mlcc.tune.measure.serialize import serialize
 
 _POLL_SECONDS = 2.0  # seconds between checks of the available workers
 _RETRIES = 2  # of a batch whose worker was killed
 
 
-class DaskRunner(Closing):
+class DaskRunner(Closeable):
     """Builds, checks and times candidates on the workers of a cluster; see `contracts.Runner`.
 
     `cluster` is a Dask client, or the address of a scheduler: tls://host:port, with the certificates of `security`
@@ -47,7 +47,7 @@ class DaskRunner(Closing):
         self._gpu = gpu
         self._batch = batch
         self._patience = patience
-        self._options = packed(options)
+        self._options = serialize(options)
         try:
             self.device = self._choose_device(device)
         except BaseException:
@@ -62,7 +62,7 @@ class DaskRunner(Closing):
         if isinstance(task.target, CudaTarget) and not gpu_runs(self.device, task.target):
             raise CompileError(error("E1143", f"the workers' {self.device} does not run code for {task.target}"))
         parts = [candidates[at : at + self._batch] for at in range(0, len(candidates), self._batch)]
-        futures = [self._submit(packed((task, baseline, part, samples))) for part in parts]
+        futures = [self._submit(serialize((task, baseline, part, samples))) for part in parts]
         try:
             outcomes = [self._outcomes(future, part) for future, part in zip(futures, parts, strict=True)]
         finally:

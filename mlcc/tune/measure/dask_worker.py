@@ -52,17 +52,17 @@ def measure(version: str, options: bytes, request: bytes) -> list[Outcome]:
     """
     import mlcc
     from mlcc.errors import CompileError, error
-    from mlcc.tune.measure.wire import unpacked
+    from mlcc.tune.measure.serialize import deserialize
 
     if version != mlcc.__version__:
         message = f"the tuner has mlcc {version}, but the worker has mlcc {mlcc.__version__}"
         raise CompileError(error("E1146", message, help="install one version on all machines"))
-    task, *rest = unpacked(request)
+    task, *rest = deserialize(request)
     key = task.target.kind, options
     with _lock:
         if key not in _runners:
             _close()
-            _runners[key] = _runner(task.target, **unpacked(options))
+            _runners[key] = _runner(task.target, **deserialize(options))
         return _runners[key].measure(task, *rest)
 
 

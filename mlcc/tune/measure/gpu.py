@@ -9,17 +9,17 @@ from mlcc.ir import tir
 from mlcc.machine.device import ANALYSIS, measured_on
 from mlcc.machine.target import CudaTarget
 from mlcc.tune.contracts import Outcome, Status, Task
-from mlcc.tune.measure.closing import Closing
+from mlcc.tune.measure.closeable import Closeable
 from mlcc.tune.measure.gpu_worker import GpuMeasure, TaskData
 from mlcc.tune.measure.process import Worker, WorkerDied
-from mlcc.tune.measure.wire import packed
+from mlcc.tune.measure.serialize import serialize
 
 _WORKER = "mlcc.tune.measure.gpu_worker"
 _CHECKED_SAMPLES = 15  # samples from which on results are checked by emulation
 _WALL_FACTOR = 20
 
 
-class GpuRunner(Closing):
+class GpuRunner(Closeable):
     """Builds, checks and times candidates for a GPU; see `contracts.Runner`.
 
     Where this machine has a GPU that runs code for the target, and with `on_gpu`, every candidate is checked and timed
@@ -42,10 +42,10 @@ class GpuRunner(Closing):
         """The outcomes of `candidates` in order."""
         target = CudaTarget.parse(task.target)
         on_gpu = self._on_gpu and measured_on(target) != ANALYSIS
-        task_data = TaskData(packed(task.func), target, tuple(sorted(task.sizes.items())), self._seed)
-        packed_baseline, check = packed(baseline), samples >= _CHECKED_SAMPLES
+        task_data = TaskData(serialize(task.func), target, tuple(sorted(task.sizes.items())), self._seed)
+        packed_baseline, check = serialize(baseline), samples >= _CHECKED_SAMPLES
         return [
-            self._ask(GpuMeasure(task_data, packed_baseline, packed(func), samples, check, on_gpu, self._seconds))
+            self._ask(GpuMeasure(task_data, packed_baseline, serialize(func), samples, check, on_gpu, self._seconds))
             for func in candidates
         ]
 
@@ -55,7 +55,7 @@ class GpuRunner(Closing):
 
     def _ask(self, request: GpuMeasure) -> Outcome:
         try:
-            answer = self._worker.ask(packed(request), _WALL_FACTOR * request.seconds)
+            answer = self._worker.ask(serialize(request), _WALL_FACTOR * request.seconds)
         except WorkerDied as exc:
             status = Status.TIMEOUT if exc.is_timeout else Status.CRASH
             return Outcome(status, why=str(exc))

@@ -110,7 +110,7 @@ def _operations(kernel: DeviceKernel) -> float:
     return 1.0 if cost is None else cost / OPERATION
 
 
-def registers_of(kernel: DeviceKernel) -> int:
+def estimate_registers(kernel: DeviceKernel) -> int:
     """Estimate the registers of a thread: its local allocations, and 32 for addresses and operands."""
     own = (a.buffer for a in find(kernel.body, tir.AllocBuffer) if a.buffer.scope.startswith(("local", "wmma", "warp")))
     sizes = ([tir.const_int(n) or 1 for n in b.shape] for b in own)

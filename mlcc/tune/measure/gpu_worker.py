@@ -22,14 +22,14 @@ from mlcc.machine.target import CudaTarget
 from mlcc.runtime.loader import load
 from mlcc.targets.cuda import ptxas
 from mlcc.tune.contracts import Outcome, Status
-from mlcc.tune.measure.arguments import Values, fill, size_of
+from mlcc.tune.measure.arguments import ValueDistribution, fill, size_of
 from mlcc.tune.measure.check import ErrorBound, difference
-from mlcc.tune.measure.depth import error_bound
-from mlcc.tune.measure.gpu_cost import CountingDevice, registers_of
+from mlcc.tune.measure.gpu_cost import CountingDevice, estimate_registers
 from mlcc.tune.measure.kernel import Argument
-from mlcc.tune.measure.kernel_code import arguments_of
+from mlcc.tune.measure.kernel_code import kernel_arguments
+from mlcc.tune.measure.serialize import deserialize
 from mlcc.tune.measure.serve import serve
-from mlcc.tune.measure.wire import unpacked
+from mlcc.tune.measure.tolerance import error_bound
 
 MAIN = "main"
 _CALLS_PER_SAMPLE = 20  # calls in a sample, of a GPU
@@ -95,7 +95,7 @@ def answer(request: GpuMeasure) -> Outcome:
 @functools.lru_cache(maxsize=4)
 def _build(func: bytes, target: CudaTarget) -> Any:
     """Build the artifact of a scheduled function."""
-    return build(IRModule({MAIN: unpacked(func).with_attr("global_symbol", MAIN)}), target, pipeline="")
+    return build(IRModule({MAIN: deserialize(func).with_attr("global_symbol", MAIN)}), target, pipeline="")
 
 
 # ---------------------------------------------------------------- analysis
@@ -109,7 +109,7 @@ def _estimate(func: bytes, task: TaskData) -> float:
     kernels = artifact.launch.kernels
     device = CountingDevice(kernels, facts)
     load(artifact, device=device)[MAIN](*_arguments(task)[1])
-    registers = {k.name: registers_of(k) for k in kernels}
+    registers = {k.name: estimate_registers(k) for k in kernels}
     if ptxas.find_ptxas() is not None:
         try:
             assembled = ptxas.assemble(artifact.emit("ptx").decode(), facts.arch.name)
@@ -124,9 +124,9 @@ def _estimate(func: bytes, task: TaskData) -> float:
 
 def _arguments(task: TaskData) -> tuple[tuple[Argument, ...], list[Any]]:
     """Return the parameters of the function and random arguments."""
-    arguments = arguments_of(unpacked(task.func), dict(task.sizes))
+    arguments = kernel_arguments(deserialize(task.func), dict(task.sizes))
     memory = [np.zeros(size_of(a), np.uint8) for a in arguments]
-    fill(memory, arguments, task.seed, Values.SIGNED)
+    fill(memory, arguments, task.seed, ValueDistribution.SIGNED)
     return arguments, [
         a.value if a.shape is None else _shaped(one, a) for a, one in zip(arguments, memory, strict=True)
     ]
@@ -140,7 +140,7 @@ def _shaped(memory: npt.NDArray[np.uint8], argument: Argument) -> Array:
 @functools.lru_cache(maxsize=2)
 def _expected(task: TaskData) -> tuple[ErrorBound, list[Any]]:
     """Run the unscheduled function on the CPU. Return the error bound for results, and its arguments afterwards."""
-    func = unpacked(task.func)
+    func = deserialize(task.func)
     values = _arguments(task)[1]
     entry = func.with_attr("global_symbol", MAIN)
     load(build(IRModule({MAIN: entry}), "llvm{cpu=native}", 1, pipeline=""))[MAIN](*values)

@@ -16,15 +16,15 @@ from mlcc.ir.effects import READ, WRITE, effects
 from mlcc.ir.module import IRModule
 from mlcc.ir.visit import substitute
 from mlcc.machine.target import LlvmTarget, Target
-from mlcc.passes.layout.pack_weights import PackWeights, split_off
-from mlcc.recursion import MIXED, deep_recursion, uncollected
+from mlcc.passes.layout.pack_weights import PackWeights, split_packing
+from mlcc.recursion import FRAMES_WITH_C, deep_recursion, gc_disabled
 from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext
 from mlcc.targets.llvm.codegen.ir_text import FunctionText, ModuleText
 from mlcc.targets.llvm.codegen.signature import Kernel as EmittedKernel
 from mlcc.targets.llvm.codegen.signature import llvm_params
 from mlcc.targets.llvm.codegen.versions import Version
 from mlcc.targets.llvm.object.compile import Machine, compile_unit, target_machine
-from mlcc.targets.llvm.object.merge import merged
+from mlcc.targets.llvm.object.merge import merge_objects
 from mlcc.targets.llvm.object.native import compile_with, import_kernels
 from mlcc.targets.llvm.object.passes import Code, codegen_level
 from mlcc.tune.measure.kernel import BUFFER, VALUE, Argument, Entry, Kernel, Word
@@ -33,7 +33,7 @@ MAIN, PREPARE = "main", "prepare"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class CompileOptions:
     """The compile options of a task's candidates.
 
     `known` are positions of constant parameters, `sizes` the values of symbolic sizes and scalar parameters by name.
@@ -46,17 +46,17 @@ class Recipe:
 
 
 def build_kernel(
-    func: tir.PrimFunc, recipe: Recipe, known_kernel: Callable[[str], Kernel | None] = lambda digest: None
+    func: tir.PrimFunc, recipe: CompileOptions, known_kernel: Callable[[str], Kernel | None] = lambda digest: None
 ) -> Kernel:
     """Compile a scheduled function as a build at that level would. LLVM is skipped if the digest's kernel is known.
 
     Raises CompileError for functions that no build accepts, E1141 for those that only a whole program can run.
     """
-    with deep_recursion(MIXED), uncollected():
+    with deep_recursion(FRAMES_WITH_C), gc_disabled():
         return _build(func, recipe, known_kernel)
 
 
-def arguments_of(func: tir.PrimFunc, sizes: Mapping[str, int]) -> tuple[Argument, ...]:
+def kernel_arguments(func: tir.PrimFunc, sizes: Mapping[str, int]) -> tuple[Argument, ...]:
     """The parameters of a function at these sizes. Raises CompileError E1141 where a size is not among them."""
     uses = effects(func)
     values = _symbol_values(func, sizes)
@@ -74,7 +74,7 @@ def arguments_of(func: tir.PrimFunc, sizes: Mapping[str, int]) -> tuple[Argument
     return tuple(arguments)
 
 
-def _build(func: tir.PrimFunc, recipe: Recipe, known_kernel: Callable[[str], Kernel | None]) -> Kernel:
+def _build(func: tir.PrimFunc, recipe: CompileOptions, known_kernel: Callable[[str], Kernel | None]) -> Kernel:
     functions, panels = _split_packing(func, recipe)
     module = IRModule({name: one.with_attr("global_symbol", name) for name, one in functions.items()})
     passes = build_pipeline(module, recipe.target, recipe.level, "")
@@ -94,13 +94,13 @@ class _PackedPanels:
     buffers: tuple[tir.Buffer, ...] = ()
 
 
-def _split_packing(func: tir.PrimFunc, recipe: Recipe) -> tuple[dict[str, tir.PrimFunc], _PackedPanels | None]:
+def _split_packing(func: tir.PrimFunc, recipe: CompileOptions) -> tuple[dict[str, tir.PrimFunc], _PackedPanels | None]:
     """Split off the packing of constant parameters, as a build does: the kernel and, if there is any, `prepare`."""
     uses = effects(func, certain=True)
     inputs = next(
         (i for i, b in enumerate(func.buffers) if b is not None and uses.get(b.data, 0) & WRITE), len(func.params)
     )
-    split = split_off(func, inputs, recipe.known, PackWeights.growth)
+    split = split_packing(func, inputs, recipe.known, PackWeights.growth)
     if split is None or split.prepare is None:
         return {MAIN: func}, None
     rest = split.rest(split.kept, split.packed, range(len(split.packed)))
@@ -114,7 +114,7 @@ def _split_packing(func: tir.PrimFunc, recipe: Recipe) -> tuple[dict[str, tir.Pr
 class _Emission:
     """Emits a lowered module as LLVM IR and compiles it."""
 
-    def __init__(self, module: IRModule, recipe: Recipe) -> None:
+    def __init__(self, module: IRModule, recipe: CompileOptions) -> None:
         self.recipe = recipe
         self.machine = _machine(recipe.target)
         self.functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
@@ -182,7 +182,7 @@ class _Emission:
             ((text, _),) = units
             allowed = frozenset(self.ctx.externs)
             return compile_with(text, self.natives, self.machine, level, frozenset({"obj"}), allowed).obj
-        return merged([_compiled(text, code, self.machine, level) for text, code in units])
+        return merge_objects([_compiled(text, code, self.machine, level) for text, code in units])
 
     def _entry(self, name: str, emitted: EmittedKernel, numbers: Sequence[int]) -> Entry:
         """Return the call of a kernel: memory numbers for buffer parameters, values for scalars and symbols."""

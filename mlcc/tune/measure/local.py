@@ -17,13 +17,13 @@ from mlcc.machine import host
 from mlcc.machine.target import LlvmTarget
 from mlcc.tune.contracts import Outcome, Status, Task
 from mlcc.tune.measure.arguments import size_of
-from mlcc.tune.measure.builder import Build, Built, Judge
-from mlcc.tune.measure.closing import Closing
+from mlcc.tune.measure.builder import BuildAnswer, BuildRequest, ReferenceRequest
+from mlcc.tune.measure.closeable import Closeable
 from mlcc.tune.measure.kernel import Argument, Kernel
-from mlcc.tune.measure.kernel_code import Recipe
+from mlcc.tune.measure.kernel_code import CompileOptions
 from mlcc.tune.measure.process import Worker, WorkerDied
-from mlcc.tune.measure.protocol import Answer, Limits, Measure, Prepare
-from mlcc.tune.measure.wire import packed
+from mlcc.tune.measure.protocol import Answer, MeasureRequest, PrepareRequest, ResourceLimits
+from mlcc.tune.measure.serialize import serialize
 
 _BUILDER, _ZYGOTE = "mlcc.tune.measure.builder", "mlcc.tune.measure.zygote"
 _MAX_CACHED = 256  # cached kernels
@@ -32,7 +32,7 @@ _SAMPLES_PER_PROCESS = 10  # in one process
 _WALL_FACTOR = 20  # wall time limit per CPU time limit: machines are shared
 
 
-class LocalRunner(Closing):
+class LocalRunner(Closeable):
     """Builds, checks and times candidates on this machine; see `contracts.Runner`.
 
     `jobs` processes compile. One candidate is timed at a time, while others are compiled if there are enough cores.
@@ -41,18 +41,19 @@ class LocalRunner(Closing):
     """
 
     def __init__(
-        self, jobs: int = 1, *, seed: int = 0, limits: Limits | None = None, cold: bool = False, least: float = 0.0004,
+        self, jobs: int = 1, *, seed: int = 0, limits: ResourceLimits | None = None, cold: bool = False,
+        least: float = 0.0004,
         build_seconds: float = 30.0, uses: int = 2000,
     ) -> None:  # fmt: skip
-        self.limits = limits or Limits()
+        self.limits = limits or ResourceLimits()
         self._seed = seed
         self._cold = cold
         self._least = least
         self._build_seconds = build_seconds
         self._builders = [Worker(_BUILDER, uses) for _ in range(max(jobs, 1))]
         self._zygote = Worker(_ZYGOTE, uses)
-        self._prepared: tuple[Prepare, int] | None = None
-        self._cache: OrderedDict[bytes, Built] = OrderedDict()
+        self._prepared: tuple[PrepareRequest, int] | None = None
+        self._cache: OrderedDict[bytes, BuildAnswer] = OrderedDict()
         self._lock = threading.Lock()  # guards the cache, which several threads use
         for worker in (self._zygote, *self._builders):
             worker.start()
@@ -89,51 +90,53 @@ class LocalRunner(Closing):
 
     # ------------------------------------------------------------ building
 
-    def _build_all(self, funcs: Sequence[tir.PrimFunc], recipe: Recipe, threads: int) -> Iterator[Built]:
+    def _build_all(self, funcs: Sequence[tir.PrimFunc], recipe: CompileOptions, threads: int) -> Iterator[BuildAnswer]:
         """Yield the code of functions in order.
 
         Compiles ahead if there are several builders, or more cores than the measured kernel's threads.
         """
         if len(funcs) < 2 or (len(self._builders) == 1 and threads >= host.num_cores()):
-            yield from (self._ask_builder(Build(func, recipe, self._build_seconds)) for func in funcs)
+            yield from (self._ask_builder(BuildRequest(func, recipe, self._build_seconds)) for func in funcs)
             return
         with ThreadPoolExecutor(len(self._builders)) as pool:
-            requests = [Build(func, recipe, self._build_seconds) for func in funcs]
+            requests = [BuildRequest(func, recipe, self._build_seconds) for func in funcs]
             yield from pool.map(self._ask_builder, requests, range(len(requests)))
 
-    def _ask_builder(self, request: Build | Judge, at: int = 0) -> Built:
+    def _ask_builder(self, request: BuildRequest | ReferenceRequest, at: int = 0) -> BuildAnswer:
         """Send a request to a builder unless its answer is cached. A builder that dies is the candidate's failure."""
-        message = packed(request)
+        message = serialize(request)
         with self._lock:
             if message in self._cache:
                 self._cache.move_to_end(message)
                 return self._cache[message]
         try:
             answer = self._builders[at % len(self._builders)].ask(message, _WALL_FACTOR * request.seconds)
-            built: Built = pickle.loads(answer)  # noqa: S301 - of a process of ours
+            built: BuildAnswer = pickle.loads(answer)  # noqa: S301 - of a process of ours
         except WorkerDied as exc:
-            built = Built(None, _describe_death(exc))
+            built = BuildAnswer(None, _describe_death(exc))
         with self._lock:
             self._cache[message] = built
             if len(self._cache) > _MAX_CACHED:
                 self._cache.popitem(last=False)
         return built
 
-    def _kernel(self, baseline: tir.PrimFunc, recipe: Recipe) -> Kernel:
-        built = self._ask_builder(Build(baseline, recipe, self._build_seconds))
+    def _kernel(self, baseline: tir.PrimFunc, recipe: CompileOptions) -> Kernel:
+        built = self._ask_builder(BuildRequest(baseline, recipe, self._build_seconds))
         if built.kernel is None:
             raise CompileError(error("E1142", f"the baseline schedule cannot be built: {built.why}"))
         return built.kernel
 
     # ------------------------------------------------------------ running
 
-    def _request(self, task: Task, recipe: Recipe, baseline_kernel: Kernel) -> Prepare:
+    def _request(self, task: Task, recipe: CompileOptions, baseline_kernel: Kernel) -> PrepareRequest:
         """Prepare a task's reference results: by the unscheduled function, or by the baseline if that times out."""
-        judge = self._ask_builder(Judge(task.func, recipe, self._build_seconds))
+        judge = self._ask_builder(ReferenceRequest(task.func, recipe, self._build_seconds))
         if judge.kernel is None:
             raise CompileError(error("E1142", f"the unscheduled function cannot be built: {judge.why}"))
         sets = self._sets(judge.arguments)
-        prepare = Prepare(judge.arguments, judge.kernel, judge.bound, self._seed, task.threads, sets, self.limits)
+        prepare = PrepareRequest(
+            judge.arguments, judge.kernel, judge.bound, self._seed, task.threads, sets, self.limits
+        )
         if self._prepared is not None and self._prepared[0] in (prepare, replace(prepare, reference=baseline_kernel)):
             return self._prepared[0]
         try:
@@ -151,7 +154,7 @@ class LocalRunner(Closing):
         size = sum(map(size_of, arguments))
         return min(_MAX_SETS, math.ceil(2 * host.caches().l2 / max(size, 1)) + 1) if self._cold else 1
 
-    def _prepare_zygote(self, prepare: Prepare) -> Answer:
+    def _prepare_zygote(self, prepare: PrepareRequest) -> Answer:
         """Let the zygote make arguments and reference results unless it has them. Retries once if it is killed."""
         self._zygote.start()
         if self._prepared == (prepare, self._zygote.started):
@@ -163,12 +166,12 @@ class LocalRunner(Closing):
         self._prepared = (prepare, self._zygote.started) if answer.status == Status.OK.value else None
         return answer
 
-    def _sample(self, prepare: Prepare, baseline_kernel: Kernel, kernel: Kernel, samples: int) -> Answer:
+    def _sample(self, prepare: PrepareRequest, baseline_kernel: Kernel, kernel: Kernel, samples: int) -> Answer:
         """Measure a candidate in several processes in turn: the memory layout of a process biases its samples."""
         parts: list[Answer] = []
         for first in range(0, samples, _SAMPLES_PER_PROCESS):
             count = min(_SAMPLES_PER_PROCESS, samples - first)
-            part = self._time(prepare, Measure(baseline_kernel, kernel, count, self._least, limits=self.limits))
+            part = self._time(prepare, MeasureRequest(baseline_kernel, kernel, count, self._least, limits=self.limits))
             if part.status != Status.OK.value:
                 return part
             parts.append(part)
@@ -177,7 +180,7 @@ class LocalRunner(Closing):
         seconds = tuple(s for part in parts for s in part.seconds)
         return Answer(Status.OK.value, "", seconds, tuple(r for part in parts for r in part.ratios))
 
-    def _time(self, prepare: Prepare, request: Measure) -> Answer:
+    def _time(self, prepare: PrepareRequest, request: MeasureRequest) -> Answer:
         """Measure a candidate; retry once if the zygote was killed."""
         for _ in range(2):
             try:
@@ -189,16 +192,16 @@ class LocalRunner(Closing):
                 died = exc
         return Answer(Status.CRASH.value, f"the measuring process failed: {died}")
 
-    def _ask_zygote(self, request: Prepare | Measure, seconds: float) -> Answer:
+    def _ask_zygote(self, request: PrepareRequest | MeasureRequest, seconds: float) -> Answer:
         answer: Answer = pickle.loads(self._zygote.ask(pickle.dumps(request), _WALL_FACTOR * seconds))  # noqa: S301 - as above
         return answer
 
 
-def _recipe(task: Task) -> Recipe:
-    return Recipe(LlvmTarget.parse(task.target), task.level, task.constants, dict(task.sizes))
+def _recipe(task: Task) -> CompileOptions:
+    return CompileOptions(LlvmTarget.parse(task.target), task.level, task.constants, dict(task.sizes))
 
 
-def _status_of_failure(built: Built) -> Status:
+def _status_of_failure(built: BuildAnswer) -> Status:
     return {_BUILD_TIMEOUT: Status.TIMEOUT}.get(
         built.why, Status.CRASH if built.why.startswith(_BUILDER_DIED) else Status.REFUSED
     )

@@ -16,7 +16,7 @@ _SLACK_FILL = 0xA5  # fills the slack between the tensor and the guard pages
 _POISON, _MAX_POISONED = 0xFF, 1 << 26  # NaN as a float, -1 as an integer; the limit is in bytes
 
 
-class Guarded:
+class GuardedMemory:
     """`size` bytes of memory between guard regions of 64 KiB.
 
     With `tight` the memory ends at the guard pages: the first byte beyond the end faults. Otherwise it begins at a
@@ -47,7 +47,7 @@ class Guarded:
         """Return True if the slack around the tensor still has its fill pattern: no out-of-bounds write."""
         return all(bool((part == _SLACK_FILL).all()) for part in self._slack)
 
-    def spoil(self) -> None:
+    def poison(self) -> None:
         """Poison the memory with NaN (-1 for integers): fresh pages are zero and would hide uninitialized reads."""
         self.bytes[:_MAX_POISONED] = _POISON
 
@@ -59,8 +59,9 @@ class Guarded:
         return self.bounds[0] - GUARD <= address < self.bounds[1] + GUARD
 
 
-def apart(sizes: Sequence[int], *, shared: bool = False) -> list[Guarded]:
+def staggered(sizes: Sequence[int], *, shared: bool = False) -> list[GuardedMemory]:
     """Allocate tensors at different page offsets, to avoid cache conflict misses between them."""
     return [
-        Guarded(size, tight=False, shared=shared, offset=ALIGNMENT * (1 + 13 * at)) for at, size in enumerate(sizes)
+        GuardedMemory(size, tight=False, shared=shared, offset=ALIGNMENT * (1 + 13 * at))
+        for at, size in enumerate(sizes)
     ]

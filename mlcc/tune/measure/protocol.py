@@ -9,7 +9,7 @@ from mlcc.tune.measure.kernel import Argument, Kernel
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResourceLimits:
     """Resource limits of a candidate: seconds of CPU time in one step (a call, a sample), bytes beside its arguments.
 
     A candidate that uses no CPU time for `silence` seconds of wall time counts as hung.
@@ -21,7 +21,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
+class PrepareRequest:
     """Create `sets` sets of arguments from a seed, and the reference results by `reference`.
 
     Timed calls rotate through the sets: if these exceed the caches, every call starts with cold caches.
@@ -33,11 +33,11 @@ class Prepare:
     seed: int = 0
     threads: int = 1
     sets: int = 1
-    limits: Limits = Limits()
+    limits: ResourceLimits = ResourceLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class MeasureRequest:
     """Check a kernel and time it beside a baseline: `samples` samples of each, in rounds of at least `least` seconds.
 
     Sampling stops if the kernel was more than `give_up` times slower in two rounds.
@@ -48,7 +48,7 @@ class Measure:
     samples: int
     least: float = 0.0004
     give_up: float = 2.0
-    limits: Limits = Limits()
+    limits: ResourceLimits = ResourceLimits()
 
 
 @dataclass(frozen=True, slots=True)

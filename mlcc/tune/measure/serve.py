@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.tune.measure.pipes import receive, send
-from mlcc.tune.measure.wire import unpacked
+from mlcc.tune.measure.serialize import deserialize
 
 
 def serve(reading: int, writing: int, answer: Callable[[Any], Any]) -> None:
@@ -21,7 +21,7 @@ def serve(reading: int, writing: int, answer: Callable[[Any], Any]) -> None:
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(reading, requests.put), daemon=True).start()
     while True:
-        request = unpacked(requests.get())
+        request = deserialize(requests.get())
         signal.setitimer(signal.ITIMER_PROF, request.seconds)
         response = answer(request)
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.tune.measure import child
-from mlcc.tune.measure.arguments import Bytes, Values, fill, size_of
-from mlcc.tune.measure.calls import Loaded
+from mlcc.tune.measure.arguments import Bytes, ValueDistribution, fill, size_of
+from mlcc.tune.measure.calls import LoadedKernel
 from mlcc.tune.measure.kernel import Argument, Kernel
-from mlcc.tune.measure.memory import Guarded, apart
+from mlcc.tune.measure.memory import GuardedMemory, staggered
 from mlcc.tune.measure.pipes import receive, send
-from mlcc.tune.measure.protocol import Answer, Limits, Measure, Prepare
+from mlcc.tune.measure.protocol import Answer, MeasureRequest, PrepareRequest, ResourceLimits
 
 _MAX_INFINITE_SHARE = 0.01  # share of non-finite results from which on other arguments are tried
 OK, WRONG = "ok", "wrong"
@@ -44,16 +44,16 @@ class Zygote:
 
     def __init__(self, reading: int) -> None:
         self._reading = reading
-        self._loaded: dict[str, Loaded] = {}
+        self._loaded: dict[str, LoadedKernel] = {}
         self._arguments: tuple[Argument, ...] = ()
-        self._prepared: Prepare | None = None
-        self._tight: list[Guarded] = []
-        self._timed: list[list[Guarded]] = []
-        self._shared: list[Guarded | None] = []
+        self._prepared: PrepareRequest | None = None
+        self._tight: list[GuardedMemory] = []
+        self._timed: list[list[GuardedMemory]] = []
+        self._shared: list[GuardedMemory | None] = []
 
-    def answer(self, request: Prepare | Measure) -> Answer:
+    def answer(self, request: PrepareRequest | MeasureRequest) -> Answer:
         """Carry out a request. Return its answer."""
-        if isinstance(request, Prepare):
+        if isinstance(request, PrepareRequest):
             self._prepared = None
             outcome = self._prepare(request)
             self._prepared = request if outcome["status"] == OK else None
@@ -62,40 +62,44 @@ class Zygote:
         seconds, ratios = (tuple(outcome.get(name, ())) for name in ("seconds", "ratios"))
         return Answer(outcome["status"], outcome.get("why", ""), seconds, ratios)
 
-    def _prepare(self, request: Prepare) -> dict[str, Any]:
+    def _prepare(self, request: PrepareRequest) -> dict[str, Any]:
         self._arguments = request.arguments
         self._tight, self._timed, self._shared = [], [], []  # free the memory of the previous task first
         sizes = [size_of(argument) for argument in request.arguments]
-        self._tight = [Guarded(size, tight=True) for size in sizes]
-        self._timed = [apart(sizes) for _ in range(request.sets)]
+        self._tight = [GuardedMemory(size, tight=True) for size in sizes]
+        self._timed = [staggered(sizes) for _ in range(request.sets)]
         written = [argument.written for argument in request.arguments]
-        self._shared = [Guarded(n, tight=True, shared=True) if w else None for n, w in zip(sizes, written, strict=True)]
+        self._shared = [
+            GuardedMemory(n, tight=True, shared=True) if w else None for n, w in zip(sizes, written, strict=True)
+        ]
         reference = self._load(request.reference)
-        outcome = self._compute_reference(request, reference, Values.SIGNED)
+        outcome = self._compute_reference(request, reference, ValueDistribution.SIGNED)
         if outcome["status"] == OK and outcome["infinite"] > _MAX_INFINITE_SHARE:
-            other = self._compute_reference(request, reference, Values.POSITIVE)
+            other = self._compute_reference(request, reference, ValueDistribution.POSITIVE)
             is_better = other["status"] == OK and other["infinite"] < outcome["infinite"]
-            outcome = other if is_better else self._compute_reference(request, reference, Values.SIGNED)
+            outcome = other if is_better else self._compute_reference(request, reference, ValueDistribution.SIGNED)
         elif outcome["status"] == WRONG:  # an index out of bounds, or a failed assertion
-            outcome = self._compute_reference(request, reference, Values.ZERO)
+            outcome = self._compute_reference(request, reference, ValueDistribution.ZERO)
         for memory, argument in zip(self._tight, request.arguments, strict=True):
             if not argument.written:
                 memory.make_read_only()
         return outcome
 
-    def _compute_reference(self, request: Prepare, reference: Loaded, values: Values) -> dict[str, Any]:
+    def _compute_reference(
+        self, request: PrepareRequest, reference: LoadedKernel, values: ValueDistribution
+    ) -> dict[str, Any]:
         """Fill the arguments, and compute the reference results in a child."""
         for memory in (self._tight, *self._timed):
             fill([one.bytes for one in memory], request.arguments, request.seed, values)
         return self._run_in_child(
-            lambda: child.compute(reference, self._tight, request, self._expected), request.limits
+            lambda: child.compute_reference(reference, self._tight, request, self._expected), request.limits
         )
 
     @property
     def _expected(self) -> list[Bytes | None]:
         return [None if memory is None else memory.bytes for memory in self._shared]
 
-    def _measure(self, request: Measure) -> dict[str, Any]:
+    def _measure(self, request: MeasureRequest) -> dict[str, Any]:
         prepared = self._prepared
         if prepared is None:
             return {"status": "crash", "why": "there are no arguments"}
@@ -105,9 +109,9 @@ class Zygote:
             request.limits,
         )
 
-    def _load(self, kernel: Kernel) -> Loaded:
+    def _load(self, kernel: Kernel) -> LoadedKernel:
         if kernel.digest not in self._loaded:
-            self._loaded[kernel.digest] = Loaded(kernel)
+            self._loaded[kernel.digest] = LoadedKernel(kernel)
         return self._loaded[kernel.digest]
 
     def _tensor_at(self, address: int) -> str | None:
@@ -121,7 +125,7 @@ class Zygote:
 
     # ------------------------------------------------------------ children
 
-    def _run_in_child(self, job: Callable[[], dict[str, Any]], limits: Limits) -> dict[str, Any]:
+    def _run_in_child(self, job: Callable[[], dict[str, Any]], limits: ResourceLimits) -> dict[str, Any]:
         """Run a job in a child process. Return its outcome. Raises SystemExit if the tuner has ended."""
         reading, writing = os.pipe()
         own = os.getpid()
@@ -129,7 +133,7 @@ class Zygote:
         if pid == 0:
             os.close(reading)
             os.close(self._reading)
-            child.run_apart(job, self._tensor_at, limits, writing, own)
+            child.run_isolated(job, self._tensor_at, limits, writing, own)
         os.close(writing)
         try:
             reply, is_stuck = self._listen(pid, reading, limits.silence)

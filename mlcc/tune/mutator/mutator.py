@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mlcc.passes.schedule.random import Engine
 from mlcc.passes.schedule.trace import Trace
-from mlcc.tune.part import Part
+from mlcc.tune.component import Component
 
 
-class Mutator(Part):
+class Mutator(Component):
     """Changes one decision of a trace. TVM: `meta_schedule.Mutator`."""
 
     def mutate(self, trace: Trace, random: Engine) -> Trace | None:

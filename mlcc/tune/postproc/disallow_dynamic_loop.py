@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mlcc.ir import tir
 from mlcc.passes.schedule.schedule import Schedule
-from mlcc.tune.functions import functions
 from mlcc.tune.postproc.postproc import Postproc
+from mlcc.tune.schedulable import functions_with_blocks
 
 
 class DisallowDynamicLoop(Postproc):
@@ -13,5 +13,7 @@ class DisallowDynamicLoop(Postproc):
 
     def apply(self, sch: Schedule) -> bool:
         return all(
-            isinstance(loop.extent, tir.IntImm) for name in functions(sch) for loop in sch.state.tree(name).loops
+            isinstance(loop.extent, tir.IntImm)
+            for name in functions_with_blocks(sch)
+            for loop in sch.state.tree(name).loops
         )

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.passes.schedule.trace import Instruction
-from mlcc.tune.part import Part
+from mlcc.tune.component import Component
 
 
-class Postproc(Part):
+class Postproc(Component):
     """A postprocessor of sampled schedules: carries out annotations, or rejects the schedule. TVM: `Postproc`."""
 
     def may_pass(self, steps: Sequence[Instruction]) -> bool:

@@ -10,10 +10,10 @@ from mlcc.passes.schedule.analysis.bindings import bindings
 from mlcc.passes.schedule.handles import BlockRV
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.passes.schedule.tree import Tree
-from mlcc.tune.functions import functions
 from mlcc.tune.postproc.postproc import Postproc
 from mlcc.tune.postproc.suggest_index_map import suggest_index_map
-from mlcc.tune.schedule_rule.analysis import plain
+from mlcc.tune.schedulable import functions_with_blocks
+from mlcc.tune.schedule_rule.analysis import python_value
 
 _ReadLayout = tuple[tir.Block, int, tir.IndexMap]  # a block, the index of its read, and the suggested layout
 
@@ -23,14 +23,14 @@ class RewriteLayout(Postproc):
     copy block with the annotation `meta_schedule.layout_rewrite_preproc`. TVM: `RewriteLayout`."""
 
     def apply(self, sch: Schedule) -> bool:
-        for name in functions(sch):
+        for name in functions_with_blocks(sch):
             for buffer in _free_buffers(sch.state.func(name)):
                 _rewrite(sch, name, buffer)
         return True
 
 
 def _free_buffers(func: tir.PrimFunc) -> list[tir.Buffer]:
-    places = plain(func.attrs.get("layout_free_buffers")) or []
+    places = python_value(func.attrs.get("layout_free_buffers")) or []
     assert isinstance(places, list)
     buffers = [func.buffers[at] for at in places]
     for block in find(func.body, tir.Block):

@@ -14,9 +14,9 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.passes.schedule.state import BlockRef
 from mlcc.passes.schedule.tree import Tree
-from mlcc.tune.functions import functions, root_of
 from mlcc.tune.postproc.postproc import Postproc
-from mlcc.tune.schedule_rule.analysis import block_of, is_spatial, plain
+from mlcc.tune.schedulable import functions_with_blocks, root_block
+from mlcc.tune.schedule_rule.analysis import block_of, is_spatial, python_value
 
 _KEYS = ("parallel", "vectorize", "unroll_explicit", "unroll_implicit")
 
@@ -42,14 +42,14 @@ class RewriteParallelVectorizeUnroll(Postproc):
     """
 
     def apply(self, sch: Schedule) -> bool:
-        for name in functions(sch):
-            marks = _annotations(root_of(sch, name))
+        for name in functions_with_blocks(sch):
+            marks = _annotations(root_block(sch, name))
             if marks is not None:
                 self._function(sch, name, marks)
         return True
 
     def _function(self, sch: Schedule, name: str, marks: _Annotations) -> None:
-        root = sch.get_block(root_of(sch, name).name, name)
+        root = sch.get_block(root_block(sch, name).name, name)
         for key in _KEYS:
             if getattr(marks, key) is not None:
                 sch.unannotate(root, f"meta_schedule.{key}")
@@ -80,7 +80,7 @@ class RewriteParallelVectorizeUnroll(Postproc):
 
 
 def _annotations(root: tir.Block) -> _Annotations | None:
-    values = {key: plain(root.annotations.get(f"meta_schedule.{key}")) for key in _KEYS}
+    values = {key: python_value(root.annotations.get(f"meta_schedule.{key}")) for key in _KEYS}
     marks = _Annotations(**{key: value if isinstance(value, int) else None for key, value in values.items()})
     return None if marks == _Annotations(None, None, None, None) else marks
 

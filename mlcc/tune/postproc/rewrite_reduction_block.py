@@ -6,8 +6,8 @@ from mlcc.ir.tir import IterKind
 from mlcc.passes.schedule.analysis.bindings import bound_vars, loop_iter_kind
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.passes.schedule.tree import Tree
-from mlcc.tune.functions import functions
 from mlcc.tune.postproc.postproc import Postproc
+from mlcc.tune.schedulable import functions_with_blocks
 from mlcc.tune.schedule_rule.analysis import annotation
 
 _TENSORIZE, _TENSORIZE_INIT = "meta_schedule.auto_tensorize", "meta_schedule.auto_tensorize_init"
@@ -20,7 +20,7 @@ class RewriteReductionBlock(Postproc):
     def apply(self, sch: Schedule) -> bool:
         changed = True
         while changed:
-            reductions = [(name, block) for name in functions(sch) for block in _reductions(sch, name)]
+            reductions = [(name, block) for name in functions_with_blocks(sch) for block in _reductions(sch, name)]
             changed = sum(self._decompose(sch, name, block) for name, block in reductions) > 0
         return True
 

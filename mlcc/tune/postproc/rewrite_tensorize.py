@@ -5,9 +5,9 @@ from __future__ import annotations
 from mlcc.errors import CompileError
 from mlcc.passes.schedule.handles import BlockRV
 from mlcc.passes.schedule.schedule import Schedule
-from mlcc.tune.functions import functions, post_order
 from mlcc.tune.postproc.postproc import Postproc
-from mlcc.tune.schedule_rule.analysis import plain
+from mlcc.tune.schedulable import functions_with_blocks, post_order
+from mlcc.tune.schedule_rule.analysis import python_value
 
 _KEY = "meta_schedule.auto_tensorize"
 
@@ -24,8 +24,8 @@ class RewriteTensorize(Postproc):
 
     def apply(self, sch: Schedule) -> bool:
         marked = [
-            (func_name, block.name, str(plain(block.annotations[_KEY])))
-            for func_name in functions(sch)
+            (func_name, block.name, str(python_value(block.annotations[_KEY])))
+            for func_name in functions_with_blocks(sch)
             for block in post_order(sch.state.func(func_name).body)
             if _KEY in block.annotations
         ]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
 from mlcc.passes.schedule.schedule import Schedule
-from mlcc.tune.functions import functions, root_of
 from mlcc.tune.postproc.postproc import Postproc
+from mlcc.tune.schedulable import functions_with_blocks, root_block
 from mlcc.tune.schedule_rule.thread_bind import bind_block_thread_idx
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class RewriteUnboundBlock(Postproc):
         self._most_threads = context.facts.max_threads_per_block
 
     def apply(self, sch: Schedule) -> bool:
-        for func_name in functions(sch):
-            for name in _unbound(root_of(sch, func_name).body, frozenset()):
+        for func_name in functions_with_blocks(sch):
+            for name in _unbound(root_block(sch, func_name).body, frozenset()):
                 block = sch.get_block(name, func_name)
                 bind_block_thread_idx(
                     sch, block, self.max_threadblocks, self._most_threads, lambda most: min(self._most_threads, most)

@@ -11,7 +11,7 @@ from mlcc.passes.schedule.trace import Instruction
 LOW, HIGH = "meta_schedule.thread_extent_low_inclusive", "meta_schedule.thread_extent_high_inclusive"
 
 
-def launches(steps: Sequence[Instruction], most_virtual: int) -> bool:
+def respects_thread_limits(steps: Sequence[Instruction], most_virtual: int) -> bool:
     """Return True if thread extents respect the blocks' annotations, with at most `most_virtual` vthreads on an axis.
 
     Also True where the steps do not determine the extents.

@@ -13,10 +13,10 @@ from mlcc.ir.node import find
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.passes.schedule.trace import Instruction
-from mlcc.tune.functions import functions, root_of
 from mlcc.tune.postproc.postproc import Postproc
-from mlcc.tune.postproc.thread_extents import HIGH, LOW, launches
-from mlcc.tune.schedule_rule.analysis import plain
+from mlcc.tune.postproc.thread_extents import HIGH, LOW, respects_thread_limits
+from mlcc.tune.schedulable import functions_with_blocks, root_block
+from mlcc.tune.schedule_rule.analysis import python_value
 
 if TYPE_CHECKING:
     from mlcc.tune.tune_context import TuneContext
@@ -40,13 +40,13 @@ class VerifyGPUCode(Postproc):
         self._context = context
 
     def may_pass(self, steps: Sequence[Instruction]) -> bool:
-        return launches(steps, _MAX_VIRTUAL_THREADS)
+        return respects_thread_limits(steps, _MAX_VIRTUAL_THREADS)
 
     def apply(self, sch: Schedule) -> bool:
         if self._context is None:
             raise ValueError("VerifyGPUCode needs the target of a TuneContext")
         facts = self._context.facts
-        if not all(_threads_fit(root_of(sch, name), facts.thread_warp_size) for name in functions(sch)):
+        if not all(_threads_fit(root_block(sch, name), facts.thread_warp_size) for name in functions_with_blocks(sch)):
             return False
         try:
             kernels = _kernels(sch.mod, self._context)
@@ -104,7 +104,7 @@ def _check(node: tir.Stmt, threads: dict[str, int], warp: int) -> bool:
         case tir.Block(annotations=annotations):
             if "warp_execution" in annotations:
                 threads = {**threads, "threadIdx.x": warp}
-            low, high = plain(annotations.get(LOW)), plain(annotations.get(HIGH))
+            low, high = python_value(annotations.get(LOW)), python_value(annotations.get(HIGH))
             if isinstance(low, int) and isinstance(high, int) and not low <= math.prod(threads.values()) <= high:
                 return False
     return all(_check(inner, threads, warp) for inner in _child_statements(node))

@@ -44,15 +44,15 @@ def has_block(sch: Schedule, block: BlockRV) -> bool:
 
 def annotation(sch: Schedule, place: BlockRV | LoopRV, key: str) -> object:
     """Return the value of an annotation as int, float, str, list or dict, None if it is absent."""
-    return plain(sch.get(place).annotations.get(key))
+    return python_value(sch.get(place).annotations.get(key))
 
 
-def plain(value: object) -> object:
+def python_value(value: object) -> object:
     """Unwrap a value of an annotation from TensorIR nodes."""
     if isinstance(value, (tir.IntImm, tir.FloatImm, tir.StringImm)):
         return value.value
     if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
+        return [python_value(v) for v in value]
     return value
 
 

@@ -13,7 +13,7 @@ from mlcc.passes.schedule.primitives.inline import can_inline, can_reverse_inlin
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.passes.schedule.state import BlockRef
-from mlcc.tune.schedule_rule.analysis import block_of, calls_any, is_spatial_func, plain, read_pattern
+from mlcc.tune.schedule_rule.analysis import block_of, calls_any, is_spatial_func, python_value, read_pattern
 from mlcc.tune.schedule_rule.rule import ScheduleRule
 
 
@@ -51,7 +51,10 @@ class AutoInline(ScheduleRule):
     def _is_cheap(self, ref: BlockRef) -> bool:
         """Return True if inlining the block into its consumers repeats no work and keeps them easy to tile."""
         block = ref.block
-        if plain(block.annotations.get("meta_schedule.inline_rule")) == "disable" or ref.tree.scope(block) is None:
+        if (
+            python_value(block.annotations.get("meta_schedule.inline_rule")) == "disable"
+            or ref.tree.scope(block) is None
+        ):
             return False
         if is_spatial_func(ref.tree):
             return True

@@ -11,7 +11,7 @@ from mlcc.ir import tir
 from mlcc.ir.visit import used_vars
 from mlcc.passes.schedule.state import BlockRef
 from mlcc.passes.schedule.tensor_intrin import TensorIntrin
-from mlcc.tune.schedule_rule.intrin_tiles import Accesses, inner_block, paired_accesses
+from mlcc.tune.schedule_rule.intrin_tiles import Accesses, inner_block, match_intrin_accesses
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ def intrin_axes(ref: BlockRef, intrin: TensorIntrin) -> IntrinAxes | None:
 
     None if the block computes something else, an axis of the intrinsic has no match, or one of the block has several.
     """
-    accesses = paired_accesses(ref, intrin)
+    accesses = match_intrin_accesses(ref, intrin)
     if accesses is None:
         return None
     described = inner_block(intrin).iter_vars

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.keys import same_expr
+from mlcc.arith.structural_keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import children, find
@@ -19,12 +19,12 @@ from mlcc.passes.schedule.tree import Tree
 from mlcc.tune.schedule_rule.analysis import block_of
 
 
-def fits_intrin(ref: BlockRef, intrin: TensorIntrin) -> bool:
+def matches_intrin(ref: BlockRef, intrin: TensorIntrin) -> bool:
     """Return True if the block computes the intrinsic's description, up to indices and storage scopes."""
-    return paired_accesses(ref, intrin) is not None
+    return match_intrin_accesses(ref, intrin) is not None
 
 
-def paired_accesses(ref: BlockRef, intrin: TensorIntrin) -> list[Accesses] | None:
+def match_intrin_accesses(ref: BlockRef, intrin: TensorIntrin) -> list[Accesses] | None:
     """Match the block's accesses with those of the description; None if the block computes something else."""
     described = inner_block(intrin)
     kinds = (IterKind.SPATIAL, IterKind.REDUCE)

@@ -52,7 +52,7 @@ class ReuseType(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Tiled:
+class TilingState:
     """The state of tiling: the schedule, the block, its loops and sampled extents by tile level, its caches."""
 
     sch: Schedule
@@ -62,7 +62,7 @@ class Tiled:
     reads: tuple[BlockRV, ...] = field(default=())
     written: BlockRV | None = None
 
-    def copy(self) -> Tiled:
+    def copy(self) -> TilingState:
         return replace(self, sch=self.sch.copy())
 
 
@@ -107,16 +107,16 @@ class MultiLevelTiling(ScheduleRule):
         if not wanted and not needs_multi_level_tiling(block_of(sch, block)):
             return [sch]
         sch.annotate(block, TILING, self.structure)
-        return [state.sch for state in self._sub_rules([Tiled(sch, block)])]
+        return [state.sch for state in self._sub_rules([TilingState(sch, block)])]
 
-    def _sub_rules(self, states: list[Tiled]) -> list[Tiled]:
+    def _sub_rules(self, states: list[TilingState]) -> list[TilingState]:
         for rule in (self._tile, self._reuse_written, self._reuse_read, self._pipelined):
             states = [derived for state in states for derived in rule(state)]
         return states
 
     # ------------------------------------------------------------ tiles
 
-    def _tile(self, state: Tiled) -> list[Tiled]:
+    def _tile(self, state: TilingState) -> list[TilingState]:
         sch, block = state.sch, state.block
         loops = sch.get_loops(block)
         kinds = [axis.kind for axis in block_of(sch, block).block.iter_vars]
@@ -162,14 +162,14 @@ class MultiLevelTiling(ScheduleRule):
 
     # ------------------------------------------------------------ caches
 
-    def _reuse_written(self, state: Tiled) -> list[Tiled]:
+    def _reuse_written(self, state: TilingState) -> list[TilingState]:
         request, levels, scope = self.reuse_write
         if request == "no":
             return [state]
         asked = annotation(state.sch, state.block, "s_tir.meta_schedule.write_cache_level")
         if isinstance(asked, list):
             request, levels = "must", asked
-        states: list[Tiled] = []
+        states: list[TilingState] = []
         if request == "may":
             consumers = state.sch.get_consumers(state.block)
             if len(consumers) == 1 and _is_copy(block_of(state.sch, consumers[0]).block):
@@ -178,7 +178,7 @@ class MultiLevelTiling(ScheduleRule):
         cache = state.sch.cache_write(state.block, 0, scope)
         return states + self._collected(state, cache, levels)
 
-    def _collected(self, state: Tiled, cache: BlockRV, levels: Sequence[int]) -> list[Tiled]:
+    def _collected(self, state: TilingState, cache: BlockRV, levels: Sequence[int]) -> list[TilingState]:
         """Return a variant for each level: the cache is written back after the tiles of that level."""
         states = []
         for level in levels:
@@ -187,7 +187,7 @@ class MultiLevelTiling(ScheduleRule):
             states.append(tiled)
         return states
 
-    def _reuse_read(self, state: Tiled) -> list[Tiled]:
+    def _reuse_read(self, state: TilingState) -> list[TilingState]:
         request, levels, scope = self.reuse_read
         if request == "no":
             return [state]
@@ -219,7 +219,7 @@ class MultiLevelTiling(ScheduleRule):
             chosen = sch.sample_categorical(lanes, [1.0 / len(lanes)] * len(lanes))
             sch.annotate(cache, "meta_schedule.cooperative_fetch", chosen)
 
-    def _pipelined(self, state: Tiled) -> list[Tiled]:
+    def _pipelined(self, state: TilingState) -> list[TilingState]:
         """Add software-pipelined variants of a state whose reduction loop loads two operands and then uses them."""
         reduced = self._levels[IterKind.REDUCE]
         if not reduced or not self._stages:

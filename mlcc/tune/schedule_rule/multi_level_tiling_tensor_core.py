@@ -17,7 +17,7 @@ from mlcc.passes.schedule.tensor_intrin import find_intrin
 from mlcc.tune.schedule_rule.analysis import TILING, block_of, loop_of, needs_multi_level_tiling
 from mlcc.tune.schedule_rule.intrin_axes import IntrinAxes, intrin_axes
 from mlcc.tune.schedule_rule.intrin_tiles import tile_with_tensor_intrin
-from mlcc.tune.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType, Tiled
+from mlcc.tune.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType, TilingState
 
 _INTRIN_ROLES = ("init", "load_a", "load_b", "compute", "store")
 _FRAGMENTS = ("wmma.matrix_a", "wmma.matrix_b")
@@ -26,7 +26,7 @@ _ROW_OFFSETS = {"float16": 8, "int8": 16}  # by dtype, the offset of `storage_al
 
 
 @dataclass(frozen=True, slots=True)
-class _TensorizedState(Tiled):
+class _TensorizedState(TilingState):
     """The state of tiling for a group of intrinsics; `store` is the block that reindexes the result."""
 
     group: Mapping[str, str] | None = None
@@ -67,7 +67,7 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         if not needs_multi_level_tiling(block_of(sch, block)):
             return [sch]
-        states: list[Tiled] = []
+        states: list[TilingState] = []
         for group in reversed(self.intrin_groups):  # TVM's order
             axes = intrin_axes(block_of(sch, block), find_intrin(sch.state, group["compute"]))
             if axes is not None:
@@ -77,7 +77,7 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
                 states += [state] if state is not None else []
         return [state.sch for state in self._sub_rules(states)] or [sch]
 
-    def _sub_rules(self, states: list[Tiled]) -> list[Tiled]:
+    def _sub_rules(self, states: list[TilingState]) -> list[TilingState]:
         for rule in (
             self._tile, self._packed, self._reuse_written, self._stored, self._reuse_read, self._loaded,
             self._prefetched,
@@ -195,6 +195,6 @@ def _fragment_loops(sch: Schedule, block: BlockRV) -> list[LoopRV]:
     return sch.get_loops(block)[-6:-2]
 
 
-def _steps(state: Tiled, levels: Sequence[int]) -> int:
+def _steps(state: TilingState, levels: Sequence[int]) -> int:
     extents = [tir.const_int(loop_of(state.sch, loop).loop.extent) or 1 for at in levels for loop in state.tiles[at]]
     return functools.reduce(operator.mul, extents, 1)

@@ -10,8 +10,8 @@ from mlcc.passes.schedule.handles import BlockRV
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.passes.schedule.tensor_intrin import find_intrin
 from mlcc.tune.schedule_rule.analysis import block_of
-from mlcc.tune.schedule_rule.intrin_tiles import fits_intrin, tile_with_tensor_intrin
-from mlcc.tune.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType, Tiled
+from mlcc.tune.schedule_rule.intrin_tiles import matches_intrin, tile_with_tensor_intrin
+from mlcc.tune.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType, TilingState
 
 
 class MultiLevelTilingWithIntrin(MultiLevelTiling):
@@ -30,14 +30,14 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         self.intrin_name = intrin_name
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        if not fits_intrin(block_of(sch, block), find_intrin(sch.state, self.intrin_name)):
+        if not matches_intrin(block_of(sch, block), find_intrin(sch.state, self.intrin_name)):
             return [sch]
         return super().apply(sch.copy(), block) or [sch]
 
-    def _sub_rules(self, states: list[Tiled]) -> list[Tiled]:
+    def _sub_rules(self, states: list[TilingState]) -> list[TilingState]:
         return super()._sub_rules([derived for state in states for derived in self._for_intrin(state)])
 
-    def _for_intrin(self, state: Tiled) -> list[Tiled]:
+    def _for_intrin(self, state: TilingState) -> list[TilingState]:
         loop = tile_with_tensor_intrin(state.sch, state.block, self.intrin_name)
         if loop is None:
             return []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mlcc.passes.schedule.handles import BlockRV
 from mlcc.passes.schedule.schedule import Schedule
-from mlcc.tune.part import Part
+from mlcc.tune.component import Component
 
 
-class ScheduleRule(Part):
+class ScheduleRule(Component):
     """Derives design spaces from a schedule, one block at a time. TVM: `meta_schedule.ScheduleRule`.
 
     A rule may modify the given schedule; the schedules that it returns are passed on to the next block or rule.

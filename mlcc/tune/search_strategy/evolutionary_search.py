@@ -12,7 +12,7 @@ from mlcc.passes.schedule.trace import Instruction
 from mlcc.tune.mutator import MutateComputeLocation
 from mlcc.tune.runner import RunnerResult
 from mlcc.tune.search_strategy.candidate import Individual, MeasureCandidate
-from mlcc.tune.search_strategy.draws import Draws
+from mlcc.tune.search_strategy.decision_sampler import DecisionSampler
 from mlcc.tune.search_strategy.strategy import SearchStrategy
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class EvolutionarySearch(SearchStrategy):
         self.genetic_num_iters, self.genetic_mutate_prob = genetic_num_iters, genetic_mutate_prob
         self.genetic_max_fail_count, self.eps_greedy = genetic_max_fail_count, eps_greedy
         self._model: CostModel | None = None
-        self._draws = Draws()
+        self._draws = DecisionSampler()
         self._measured: list[tuple[float, Individual]] = []
         self._proposed: set[tuple[Any, ...]] = set()
 
@@ -60,7 +60,7 @@ class EvolutionarySearch(SearchStrategy):
 
         super().pre_tuning(max_trials, num_trials_per_iter, design_spaces, database, cost_model)
         self._model = NearestModel() if cost_model is None else CostModel.create(cost_model)
-        self._draws, self._measured, self._proposed = Draws(), [], set()
+        self._draws, self._measured, self._proposed = DecisionSampler(), [], set()
         for steps in self._spaces:
             self._draws.note(steps)
 

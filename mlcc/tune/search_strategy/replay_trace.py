@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlcc.tune.search_strategy.candidate import MeasureCandidate
-from mlcc.tune.search_strategy.strategy import SearchStrategy, undecided
+from mlcc.tune.search_strategy.strategy import SearchStrategy, without_decisions
 
 
 class ReplayTrace(SearchStrategy):
@@ -23,7 +23,7 @@ class ReplayTrace(SearchStrategy):
     def _draw(self) -> MeasureCandidate | None:
         for _ in range(self.max_fail_count):
             space = self._random.below(len(self._spaces))
-            candidate = self._replayed(space, undecided(self._spaces[space]))
+            candidate = self._replayed(space, without_decisions(self._spaces[space]))
             if candidate is not None and self._is_new(candidate):
                 return candidate
         return None

@@ -10,7 +10,7 @@ from mlcc.errors import CompileError
 from mlcc.passes.schedule.random import Engine
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.passes.schedule.trace import Instruction
-from mlcc.tune.replay import decided, finished
+from mlcc.tune.replay import apply_postprocs, with_replayed_decisions
 from mlcc.tune.runner import RunnerResult
 from mlcc.tune.search_strategy.candidate import MeasureCandidate
 
@@ -115,8 +115,8 @@ class SearchStrategy:
             sch, _ = self.context.replayer.replay(steps, self._random, repair)
         except CompileError:
             return None
-        taken = decided(steps, sch)
-        if not finished(sch, generator.postprocs):
+        taken = with_replayed_decisions(steps, sch)
+        if not apply_postprocs(sch, generator.postprocs):
             return None
         return MeasureCandidate(sch, steps=taken, space=space)
 
@@ -128,6 +128,6 @@ class SearchStrategy:
         return True
 
 
-def undecided(steps: Sequence[Instruction]) -> list[Instruction]:
+def without_decisions(steps: Sequence[Instruction]) -> list[Instruction]:
     """Return the steps without their decisions."""
     return [inst.with_decision(None) if inst.is_sampling else inst for inst in steps]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from mlcc.ir.module import IRModule
 from mlcc.passes.schedule.random import Engine
 from mlcc.passes.schedule.schedule import Schedule
+from mlcc.tune.component import Component
 from mlcc.tune.mutator import Mutator
-from mlcc.tune.part import Part
 from mlcc.tune.postproc import Postproc
 from mlcc.tune.schedule_rule import ScheduleRule
 
@@ -48,7 +48,7 @@ class SpaceGenerator:
         if isinstance(mutators, str):
             mutators = Mutator.create(kind if mutators == FROM_TARGET else mutators)
         self.mutator_probs = {mutator.clone(): p for mutator, p in (mutators or {}).items()}
-        parts: list[Part] = [*self.sch_rules, *self.postprocs, *self.mutator_probs]
+        parts: list[Component] = [*self.sch_rules, *self.postprocs, *self.mutator_probs]
         for part in parts:
             part._initialize_with_tune_context(context)
         self._random = Engine(context.random.fork())

@@ -8,7 +8,7 @@ from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.schedule.handles import BlockRV
 from mlcc.passes.schedule.schedule import Schedule
-from mlcc.tune.functions import post_order
+from mlcc.tune.schedulable import post_order
 from mlcc.tune.schedule_rule import ApplyCustomRule, ScheduleRule
 from mlcc.tune.schedule_rule.analysis import annotation, has_block
 from mlcc.tune.space_generator.generator import FROM_TARGET, MutatorProbs, Postprocs, Rules, SpaceGenerator

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mlcc.arith.empty_reduction import with_empty_inits
+from mlcc.arith.empty_reduction import insert_empty_reduction_inits
 from mlcc.backends import gpu_facts
 from mlcc.errors import CompileError
 from mlcc.ir import construct as c
@@ -61,7 +61,7 @@ def bind_function(func: tir.PrimFunc, name: str, facts: GpuFacts) -> tir.PrimFun
         return func if _is_bound(func.body) else replace(func, body=_wrap_in_kernels(func.body))
     if all(_is_bound((stmt,)) for stmt in root.body):
         return func
-    func = with_empty_inits(func)  # before binding, since reductions in bound loops cannot be changed
+    func = insert_empty_reduction_inits(func)  # before binding, since reductions in bound loops cannot be changed
     kernel = AnyKernel.of(replace(func, body=_ParallelToSerial().body(func.body)), name, facts)
     assert func.root is not None
     for number in range(len(func.root.body)):

@@ -5,7 +5,7 @@ Rows of threads split the reduction of each result; blocks do, too, where there 
 
 from __future__ import annotations
 
-from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.nests import stores_disjointly, vectorizable_loop
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV
@@ -62,7 +62,7 @@ def _bind_loops(kernel: GpuKernel, block: BlockRV) -> None:
     sch, stage = kernel.sch, kernel.stage(block)
     position = contiguous_result_loop(stage)
     if position is None:
-        not_this(f"block `{stage.block.name}` is not contiguous along its results")
+        not_applicable(f"block `{stage.block.name}` is not contiguous along its results")
     loops, lanes = kernel.loops(block), _lanes(kernel, stage, position)
     others = [n for n in stage.spatial if n != position]
     order = [*others, position, *stage.reduced]

@@ -7,7 +7,7 @@ from mlcc.passes.auto_schedule.gpu.columns import column_nest, contiguous_result
 from mlcc.passes.auto_schedule.gpu.nests import has_known_combiner, stores_only, thread_nest
 from mlcc.passes.auto_schedule.gpu.rows import SHORT, reduction_nest
 from mlcc.passes.auto_schedule.inlining import inline_cheap
-from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV
 
@@ -18,7 +18,7 @@ MANY = 8  # least number of chunks that pays for a second kernel
 def fallback(kernel: GpuKernel) -> str:
     """Schedule every stage by itself; a stage whose steps are refused is left to the pass `bind-threads`."""
     if any(0 in stage.extents for stage in kernel.stages()):
-        not_this("a loop has no iterations")  # empty reductions are left to `bind-threads`
+        not_applicable("a loop has no iterations")  # empty reductions are left to `bind-threads`
     count = inline_cheap(kernel)
     for block in kernel.blocks():
         restore = kernel.checkpoint()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction
-from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import read_index
 from mlcc.passes.schedule.handles import BlockRV
 
@@ -30,7 +30,7 @@ def to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     columns = [p for p in positions if p in stage.spatial and product.rhs.has(p) and p not in batch]
     depth = [p for p in positions if p in stage.reduced]
     if any(stage.extents[p] is None for group in (batch, rows, columns, depth) for p in group[1:]):
-        not_this(f"block `{stage.block.name}` has inner axes of unknown size")
+        not_applicable(f"block `{stage.block.name}` has inner axes of unknown size")
     copies = [sch.reindex(block, ("read", read_index(kernel, block, o.buffer))) for o in (product.lhs, product.rhs)]
     sch.reindex(block, ("write", 0))
     extents = {p: stage.extents[p] or 0 for p in positions}
@@ -50,7 +50,7 @@ def _access_axes(kernel: GpuKernel, block: BlockRV, buffer: tir.Buffer) -> list[
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
     access = next(a for a in stage.accesses if a.buffer is buffer)
     if not all(isinstance(i, tir.Var) and i in of_loop for i in access.indices):
-        not_this(f"`{buffer.name}` is not indexed by axes")
+        not_applicable(f"`{buffer.name}` is not indexed by axes")
     return [of_loop[i] for i in access.indices]  # type: ignore[index]
 
 

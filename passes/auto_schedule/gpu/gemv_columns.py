@@ -15,9 +15,15 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
     pad_axes,
     schedule_rest,
 )
-from mlcc.passes.auto_schedule.gpu.skinny import MAX_SUMS, SkinnyGemm, blocks_for, match_skinny_gemm, reorder_by_role
-from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
-from mlcc.passes.auto_schedule.offers import descending_powers_of_two
+from mlcc.passes.auto_schedule.gpu.skinny_gemm import (
+    MAX_SUMS,
+    SkinnyGemm,
+    blocks_for,
+    match_skinny_gemm,
+    reorder_by_role,
+)
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
+from mlcc.passes.auto_schedule.tuning_choices import descending_powers_of_two
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 ROWS_IN_FLIGHT = (4, 2)  # rows of the matrix in flight per thread: for up to 4 vectors, and for more
@@ -39,7 +45,7 @@ def columns(kernel: GpuKernel) -> str:
     """Schedule a skinny product whose matrix is contiguous along the results; see the module."""
     gemm = match_skinny_gemm(kernel)
     if gemm.product.contiguous_axis(gemm.matrix) != gemm.matrix_axes[-1]:
-        not_this("the matrix is not contiguous along the results")
+        not_applicable("the matrix is not contiguous along the results")
     shape = _choose_shape(kernel, gemm)
     sch, stage, name = kernel.sch, gemm.product.stage, gemm.product.stage.block.name
     pad_axes(kernel, gemm.block, gemm.product, {gemm.matrix_axes[-1]: shape.x * shape.lanes})
@@ -50,7 +56,7 @@ def columns(kernel: GpuKernel) -> str:
     step, depth = shape.y * shape.rows, gemm.product.depth
     if depth is None or depth % step:
         if len(gemm.reduce_axes) > 1:
-            not_this("the rows span several axes, which the groups do not divide")
+            not_applicable("the rows span several axes, which the groups do not divide")
         sch.pad_reduction(depth_loop, step)
     _, group, _ = sch.split(depth_loop, [None, shape.y, shape.rows])
     partial = sch.rfactor(group, 0)

@@ -22,11 +22,11 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
 )
 from mlcc.passes.auto_schedule.gpu.simt_tiles import PARTS, PIECE, Tile, fitting_tiles
 from mlcc.passes.auto_schedule.gpu.strips import cache_strip, fetch, pipeline
-from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.nests import vectorizable_loop
-from mlcc.passes.auto_schedule.offers import divisors, nearest_first
 from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
+from mlcc.passes.auto_schedule.tuning_choices import divisors, nearest_first
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 MIN_TILED_EXTENT = 16  # least rows and columns for tiles to pay
@@ -54,7 +54,7 @@ def schedule_tiled(kernel: GpuKernel, block: BlockRV, product: Contraction, wind
     if product.m is None or any(
         (product.extent(p) or MIN_TILED_EXTENT) < MIN_TILED_EXTENT for p in (product.m, product.n)
     ):
-        not_this("too few rows or columns for tiles")
+        not_applicable("too few rows or columns for tiles")
     element = max(o.buffer.dtype.bytes for o in (product.lhs, product.rhs, product.stage.stores[0]))
     m, n = product.extent(product.m), product.extent(product.n)
     tile = choose_tile(kernel, fitting_tiles(kernel.facts, m, n, product.times, element, windows), PARTS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.kernel import GpuKernel
 from mlcc.passes.auto_schedule.nests import stores_disjointly, vectorizable_loop
-from mlcc.passes.auto_schedule.offers import descending_powers_of_two, nearest_first
 from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.auto_schedule.tuning_choices import descending_powers_of_two, nearest_first
 from mlcc.passes.schedule.analysis.reducers import reduction_parts
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.passes.schedule.refusal import Refusal

@@ -10,7 +10,7 @@ from mlcc.passes.auto_schedule.contraction import Contraction, Operand, match_co
 from mlcc.passes.auto_schedule.gpu.gemm_form import to_gemm
 from mlcc.passes.auto_schedule.gpu.nests import thread_nest
 from mlcc.passes.auto_schedule.inlining import try_inline
-from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import read_index
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
@@ -32,7 +32,7 @@ def as_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[Bl
     to_gemm(kernel, block, product)
     gemm = match_contraction(kernel.stage(block))
     if isinstance(gemm, str):
-        not_this(gemm)
+        not_applicable(gemm)
     return block, gemm
 
 

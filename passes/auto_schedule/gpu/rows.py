@@ -12,9 +12,9 @@ from math import prod
 
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.gpu.nests import has_known_combiner, stores_only
-from mlcc.passes.auto_schedule.gpu.row_share import RowShare, fitting_vector, is_row, share_rows
+from mlcc.passes.auto_schedule.gpu.row_distribution import RowDistribution, distribute_rows, fitting_vector, is_row
 from mlcc.passes.auto_schedule.inlining import inline_cheap, inline_reshapes, try_inline
-from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import read_index
 from mlcc.passes.auto_schedule.stage import Access, Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
@@ -28,7 +28,7 @@ def rows(kernel: GpuKernel) -> str:
     Intermediate rows stay in registers, or in shared memory if they are long.
     """
     if not any(stage.reduced for stage in kernel.stages()):
-        not_this("no block reduces")  # before steps that later rules repeat
+        not_applicable("no block reduces")  # before steps that later rules repeat
     inline_reshapes(kernel)
     inline_cheap(kernel)
     stages = kernel.stages()
@@ -47,12 +47,12 @@ def rows(kernel: GpuKernel) -> str:
     return f"{reduced} reductions along rows; {distribution.threads} threads per row"
 
 
-def _describe(share: RowShare) -> str:
+def _describe(share: RowDistribution) -> str:
     where = "a row stays in registers" if share.kept else "rows are read by each stage"
     return f"{share.rows} rows in a block, {share.vector} elements at a time; {where}"
 
 
-def _schedule(kernel: GpuKernel, axes: int, distribution: RowShare) -> None:
+def _schedule(kernel: GpuKernel, axes: int, distribution: RowDistribution) -> None:
     sch, blocks = kernel.sch, kernel.blocks()
     copies = _cache_rows(kernel, axes, distribution) if distribution.kept else []
     *producers, last = blocks
@@ -78,7 +78,7 @@ def _schedule(kernel: GpuKernel, axes: int, distribution: RowShare) -> None:
         bind_row(kernel, block, distribution, depth, block in copies)
 
 
-def _cache_rows(kernel: GpuKernel, axes: int, distribution: RowShare) -> list[BlockRV]:
+def _cache_rows(kernel: GpuKernel, axes: int, distribution: RowDistribution) -> list[BlockRV]:
     """Copy rows that a stage reduces, or that several stages read, to registers."""
     assert distribution.length is not None
     readers: dict[tir.Buffer, list[BlockRV]] = {}
@@ -109,7 +109,7 @@ def _cache_rows(kernel: GpuKernel, axes: int, distribution: RowShare) -> list[Bl
     return copies
 
 
-def _set_scope(kernel: GpuKernel, block: BlockRV, axes: int, distribution: RowShare) -> bool:
+def _set_scope(kernel: GpuKernel, block: BlockRV, axes: int, distribution: RowDistribution) -> bool:
     """Set the memory scope of a stage's results; return True if these are rows in registers.
 
     Rows that are not kept in registers go to shared memory, or stay in global memory if they are too large.
@@ -127,7 +127,7 @@ def _set_scope(kernel: GpuKernel, block: BlockRV, axes: int, distribution: RowSh
     return is_row and distribution.kept
 
 
-def _fits_registers(kernel: GpuKernel, stage: Stage, axes: int, distribution: RowShare) -> bool:
+def _fits_registers(kernel: GpuKernel, stage: Stage, axes: int, distribution: RowDistribution) -> bool:
     """Return True if a stage's results can stay in registers: each thread reads only elements that it wrote."""
     if stage.reduced or not _row_loops(stage, axes):
         return True
@@ -137,7 +137,7 @@ def _fits_registers(kernel: GpuKernel, stage: Stage, axes: int, distribution: Ro
     return all(_is_own_row(s, a, axes, distribution) for s in kernel.stages() for a in s.accesses if a.buffer is buffer)
 
 
-def _is_own_row(stage: Stage, access: Access, axes: int, distribution: RowShare) -> bool:
+def _is_own_row(stage: Stage, access: Access, axes: int, distribution: RowDistribution) -> bool:
     """Return True if an access is to a row whose elements are dealt to the same threads as in other stages.
 
     A stage that visits a row several times deals out the elements of all rounds in one sequence: a thread gets the same
@@ -149,7 +149,9 @@ def _is_own_row(stage: Stage, access: Access, axes: int, distribution: RowShare)
     return is_row(stage, access, inner, distribution.length) and (evenly or stage.times(inner) == distribution.length)
 
 
-def bind_row(kernel: GpuKernel, block: BlockRV, distribution: RowShare, outer: int, copies: bool = False) -> None:
+def bind_row(
+    kernel: GpuKernel, block: BlockRV, distribution: RowDistribution, outer: int, copies: bool = False
+) -> None:
     """Bind the loops of a stage within a row, below `outer` outer loops, to the threads that share the row."""
     sch, stage = kernel.sch, kernel.stage(block)
     loops = kernel.loops(block)
@@ -170,7 +172,7 @@ def bind_row(kernel: GpuKernel, block: BlockRV, distribution: RowShare, outer: i
 
 
 def _split_row(
-    kernel: GpuKernel, along: LoopRV, distribution: RowShare, is_full_row: bool
+    kernel: GpuKernel, along: LoopRV, distribution: RowDistribution, is_full_row: bool
 ) -> tuple[LoopRV, LoopRV | None, LoopRV | None]:
     """Split a loop over a row; return the serial loop, and those over threads and lanes (None where absent)."""
     sch, vector = kernel.sch, distribution.vector if is_full_row else 1
@@ -190,7 +192,7 @@ def _row_loops(stage: Stage, axes: int) -> list[int]:
     return list(stage.reduced) or stage.nonunit_loops[axes:]
 
 
-def _choose_distribution(kernel: GpuKernel, stages: list[Stage], axes: int) -> RowShare:
+def _choose_distribution(kernel: GpuKernel, stages: list[Stage], axes: int) -> RowDistribution:
     """Choose how rows are distributed over threads; the length of rows is None if unknown or not uniform."""
     lengths = {s.times(s.reduced) for s in stages if s.reduced}
     length = lengths.pop() if len(lengths) == 1 else None
@@ -208,7 +210,7 @@ def _choose_distribution(kernel: GpuKernel, stages: list[Stage], axes: int) -> R
     row_positions = last.nonunit_loops[:axes]
     count = last.times(row_positions)
     arrays = 1 + sum(not s.reduced for s in row_stages if s is not stages[-1])
-    distribution = share_rows(kernel, count, length, vector, widest, arrays)
+    distribution = distribute_rows(kernel, count, length, vector, widest, arrays)
     known_rows = prod(takewhile(bool, (last.extents[n] or 0 for n in reversed(row_positions))))
     if (
         count is None and len(row_positions) > 1 and known_rows % distribution.rows
@@ -223,26 +225,26 @@ def _shared_row_axes(kernel: GpuKernel, stages: list[Stage]) -> int:
     Raise RuleNotApplicable if stages do not run over the same rows.
     """
     if any(kernel.is_output(s) for s in stages[:-1]):
-        not_this("there are several outputs")
+        not_applicable("there are several outputs")
     count = min(sum(n in s.spatial for n in s.nonunit_loops) for s in stages if s.reduced)
     if count == 0:
-        not_this("there is only one row")
+        not_applicable("there is only one row")
     first = [stages[-1].loops[n] for n in stages[-1].nonunit_loops[:count]]
     for stage in stages:
         name = f"block `{stage.block.name}`"
         if not stores_only(stage):
-            not_this(f"{name} does more than store expressions")
+            not_applicable(f"{name} does more than store expressions")
         long = stage.nonunit_loops
         row_loops = [stage.loops[n] for n in long[:count]]
         if not len(row_loops) == len(first) == count or not all(map(stage.same_extent, row_loops, first)):
-            not_this(f"{name} runs over other rows")
+            not_applicable(f"{name} runs over other rows")
         inner = _row_loops(stage, count)
         if any(n not in long[:count] for n in long if n not in inner):
-            not_this(f"{name} reduces only a part of its rows")
+            not_applicable(f"{name} reduces only a part of its rows")
         if stage.reduced:
             _check_contiguous_rows(stage, inner)
             if not has_known_combiner(stage):
-                not_this(f"the combiner of {name} is unknown")
+                not_applicable(f"the combiner of {name} is unknown")
     return count
 
 
@@ -251,14 +253,14 @@ def _check_contiguous_rows(stage: Stage, inner: list[int]) -> None:
     along = [n for n in inner if stage.extents[n] != 1]
     name = f"block `{stage.block.name}`"
     if along and not all(step in (0, 1) for step in stage.steps_by(along[-1])):
-        not_this(f"{name} does not read contiguously along its rows")
+        not_applicable(f"{name} does not read contiguously along its rows")
     length = stage.times(inner)
     if length is not None and length <= SHORT:
         reads = [
             a for a in stage.accesses if not a.stored and not a.variables.isdisjoint(stage.loops[n].var for n in along)
         ]
         if length < 2 or not any(is_row(stage, a, inner, length) for a in reads):
-            not_this(f"rows of {length} elements are reduced by one thread each")
+            not_applicable(f"rows of {length} elements are reduced by one thread each")
 
 
 def reduction_nest(kernel: GpuKernel, block: BlockRV) -> None:
@@ -271,9 +273,9 @@ def reduction_nest(kernel: GpuKernel, block: BlockRV) -> None:
     block_loop = kernel.fused(outer) if outer else kernel.sch.add_unit_loop(inner[0])
     stage = kernel.stage(block)
     vector = fitting_vector(stage, list(stage.reduced), stage.element_bytes)
-    distribution = share_rows(
+    distribution = distribute_rows(
         kernel, stage.times(stage.spatial), stage.times(stage.reduced), vector, stage.element_bytes, 1
     )
     kernel.sch.bind(block_loop, "blockIdx.x")
     threads = max(distribution.threads, kernel.facts.warp)
-    bind_row(kernel, block, RowShare(distribution.length, vector, threads, 1, False), 1)
+    bind_row(kernel, block, RowDistribution(distribution.length, vector, threads, 1, False), 1)

@@ -14,8 +14,8 @@ from math import prod
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.gpu.fragments import MmaKind, schedule_mma
 from mlcc.passes.auto_schedule.gpu.product_parts import as_gemm, schedule_others
-from mlcc.passes.auto_schedule.gpu.tensor_tiles import PARTS, Sizes, fitting_choices
-from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import PARTS, GemmSizes, fitting_choices
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.schedule.handles import BlockRV
@@ -52,7 +52,7 @@ def tensor_conv(kernel: GpuKernel) -> str:
 
 def _check(kernel: GpuKernel) -> None:
     if not kernel.facts.has_cp_async:
-        not_this(f"{kernel.facts.arch.name} has no asynchronous copies, and other instruction shapes")
+        not_applicable(f"{kernel.facts.arch.name} has no asynchronous copies, and other instruction shapes")
 
 
 def _schedule(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
@@ -66,13 +66,13 @@ def _schedule(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     if product.m is None or any(
         (product.extent(p) or MIN_TILED_EXTENT) < MIN_TILED_EXTENT for p in (product.m, product.n)
     ):
-        not_this("too few rows or columns for tiles")
+        not_applicable("too few rows or columns for tiles")
     m, n, k = (product.extent(p) or UNKNOWN_EXTENT for p in (product.m, product.n, *product.k))
     batches = prod(product.extent(p) or MIN_TILED_EXTENT for p in product.outer)
-    sizes = Sizes(m, n, k, batches, kind.bytes)
+    sizes = GemmSizes(m, n, k, batches, kind.bytes)
     choices = fitting_choices(kernel.facts, sizes, kind.depth)
     if not choices:
-        not_this("no tile fits")
+        not_applicable("no tile fits")
     choice = choose_tile(kernel, choices, PARTS)
     stages = kernel.choose("stages", "pipeline stages in shared memory", [*range(choice.stages, 0, -1)])
     choice = replace(choice, stages=stages)
@@ -94,5 +94,5 @@ def _mma_kind(product: Contraction) -> MmaKind:
     operands = {str(o.buffer.dtype) for o in (product.lhs, product.rhs)}
     kind = _KINDS.get((operands.pop(), str(product.stage.stores[0].buffer.dtype))) if len(operands) == 1 else None
     if kind is None:
-        not_this("tensor cores have no product of these types")
+        not_applicable("tensor cores have no product of these types")
     return kind

@@ -73,7 +73,7 @@ class TileConfig:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class GemmSizes:
     """A batched GEMM: `batches` times m x n results of depth k; each operand's elements take `bytes` bytes."""
 
     m: int
@@ -91,7 +91,7 @@ PARTS: tuple[tuple[str, str, Callable[[TileConfig], int]], ...] = (
 )
 
 
-def fitting_choices(facts: GpuFacts, sizes: Sizes, least_depth: int) -> list[tuple[float, TileConfig]]:
+def fitting_choices(facts: GpuFacts, sizes: GemmSizes, least_depth: int) -> list[tuple[float, TileConfig]]:
     """Return the tiles that fit, with their estimated clocks, best first.
 
     `least_depth`: the depth of one instruction.
@@ -104,13 +104,13 @@ def fitting_choices(facts: GpuFacts, sizes: Sizes, least_depth: int) -> list[tup
     return sorted(timed, key=lambda pair: pair[0])
 
 
-def choose(facts: GpuFacts, sizes: Sizes, least_depth: int) -> TileConfig | None:
+def choose(facts: GpuFacts, sizes: GemmSizes, least_depth: int) -> TileConfig | None:
     """Return the tile with the least estimated time; None if none fits."""
     choices = fitting_choices(facts, sizes, least_depth)
     return choices[0][1] if choices else None
 
 
-def _fit_tile(facts: GpuFacts, sizes: Sizes, tile: WarpTile, least_depth: int) -> TileConfig | None:
+def _fit_tile(facts: GpuFacts, sizes: GemmSizes, tile: WarpTile, least_depth: int) -> TileConfig | None:
     """Return the tile with as many pipeline stages as fit shared memory, or None if none fits.
 
     Two blocks share a multiprocessor if each has room for at least three stages.
@@ -131,7 +131,7 @@ def _step_bytes(tile: WarpTile, depth: int, size: int) -> int:
     return sum(max(n * (depth * size + PAD), depth * (n * size + PAD)) for n in (tile.rows, tile.columns))
 
 
-def clocks(facts: GpuFacts, sizes: Sizes, choice: TileConfig) -> float:
+def clocks(facts: GpuFacts, sizes: GemmSizes, choice: TileConfig) -> float:
     """Estimate the clock cycles of the whole product."""
     tile, depth = choice.tile, choice.depth
     tiles = -(-sizes.m // tile.rows) * -(-sizes.n // tile.columns) * sizes.batches

@@ -8,7 +8,7 @@ from __future__ import annotations
 from mlcc.passes.auto_schedule.gpu.gemm_form import fused_axes_map
 from mlcc.passes.auto_schedule.gpu.nests import thread_nest
 from mlcc.passes.auto_schedule.inlining import inline_cheap
-from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import read_index
 from mlcc.passes.auto_schedule.stage import Access, Stage
 from mlcc.passes.auto_schedule.transposes import fusable_loops, transposed_loops
@@ -23,11 +23,11 @@ def transposes(kernel: GpuKernel) -> str:
     """Schedule stages that transpose their data in tiles, and others with a thread for each result."""
     for stage in kernel.stages():
         if stage.reduced or not stage.plain:
-            not_this(f"block `{stage.block.name}` reduces, or does more than store expressions")
+            not_applicable(f"block `{stage.block.name}` reduces, or does more than store expressions")
     inline_cheap(kernel)
     transposed_blocks = [(block, _transposed_access(kernel.stage(block))) for block in kernel.blocks()]
     if not any(axes for _, axes in transposed_blocks):
-        not_this("no block reads along one axis and stores along another")
+        not_applicable("no block reads along one axis and stores along another")
     for block, axes in transposed_blocks:
         if axes is None:
             kernel.say(thread_nest(kernel, block))
@@ -88,7 +88,7 @@ def _transpose_by_tiles(
         copy = kernel.stage(tile)
     along = copy.steps_by(len(copy.loops) - 1)
     if copy.extents[-1] != size or 1 not in along or len(tile_loops) < 3:
-        not_this("the tile's loops are not its rows and columns")
+        not_applicable("the tile's loops are not its rows and columns")
     _bind_threads(kernel, tile, lanes)
     sch.storage_align(tile, 0, -2, size, 1)
     kernel.say(f"`{kernel.stage(block).block.name}`: tiles of {size} x {size} in shared memory")
@@ -101,7 +101,7 @@ def _fuse_axes(kernel: GpuKernel, block: BlockRV, stored: list[int], loaded: lis
     axes = [loop_positions[v] for v in (stage.axes[a.var] for a in stage.block.iter_vars) if v in loop_positions]
     extents = {n: extent or 0 for n, extent in enumerate(stage.extents)}
     if len(axes) != len(stage.loops) or any(not extents[n] for group in (stored, loaded) for n in group[1:]):
-        not_this("the axes cannot be fused")
+        not_applicable("the axes cannot be fused")
     outer = [[n] for n in axes if n not in (*stored, *loaded)]
     kernel.sch.transform_block_layout(block, fused_axes_map(axes, (*outer, loaded, stored), extents))
     return [len(outer) + 1], [len(outer)]

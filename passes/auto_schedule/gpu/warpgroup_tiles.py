@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.auto_schedule.gpu.tensor_tiles import CORES, L2_BYTES, LATENCY, SHARED_BYTES, STARTUP, Sizes
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import CORES, L2_BYTES, LATENCY, SHARED_BYTES, STARTUP, GemmSizes
 
 ROWS = 64  # rows of one instruction
 DEPTH = 64  # 16-bit elements per 128-byte row, the longest that is swizzled
@@ -63,19 +63,19 @@ PARTS: tuple[tuple[str, str, Callable[[WarpgroupConfig], int]], ...] = (
 )
 
 
-def fitting_choices(facts: GpuFacts, sizes: Sizes) -> list[tuple[float, WarpgroupConfig]]:
+def fitting_choices(facts: GpuFacts, sizes: GemmSizes) -> list[tuple[float, WarpgroupConfig]]:
     """Return the tiles that fit with their estimated clocks, best first."""
     fitting = [choice for tile in TILES if (choice := _fit_tile(facts, sizes, tile))]
     return sorted(((choice.clocks, choice) for choice in fitting), key=lambda pair: pair[0])
 
 
-def choose(facts: GpuFacts, sizes: Sizes) -> WarpgroupConfig | None:
+def choose(facts: GpuFacts, sizes: GemmSizes) -> WarpgroupConfig | None:
     """Return the tile with the least estimated time; None if none fits."""
     choices = fitting_choices(facts, sizes)
     return choices[0][1] if choices else None
 
 
-def _fit_tile(facts: GpuFacts, sizes: Sizes, tile: WarpgroupTile) -> WarpgroupConfig | None:
+def _fit_tile(facts: GpuFacts, sizes: GemmSizes, tile: WarpgroupTile) -> WarpgroupConfig | None:
     threads, steps = tile.groups * GROUP, -(-sizes.k // DEPTH)
     if tile.registers * threads > facts.registers_per_sm or threads > facts.max_threads:
         return None

@@ -33,15 +33,15 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
     schedule_others,
 )
 from mlcc.passes.auto_schedule.gpu.tensor_cores import UNKNOWN_EXTENT, with_inner_row_axis
-from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import GemmSizes
 from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import DEPTH, GROUP, PARTS, ROWS, WarpgroupConfig, fitting_choices
-from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import only_product, read_index
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.gpu.wgmma_layout import Wgmma
-from mlcc.passes.lowering.pipeline_parts import BULK
+from mlcc.passes.lowering.pipeline_parts import BULK_COPY
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
-from mlcc.runtime.launch.tensor_map import MOST_DIMS
+from mlcc.runtime.launch.tensor_map import MAX_DIMS
 
 _KINDS: Mapping[str, str] = {"float16": "f16", "bfloat16": "bf16"}
 _INSTRUCTION_DEPTH = 16  # depth of one instruction
@@ -62,7 +62,7 @@ def warpgroup_conv(kernel: GpuKernel) -> str:
 def _schedule_product(kernel: GpuKernel, windows: bool) -> str:
     """Schedule the only product, and all other blocks; return the name of the product's block."""
     if not kernel.facts.has_wgmma:
-        not_this(f"{kernel.facts.arch.name} has no warpgroup instructions")
+        not_applicable(f"{kernel.facts.arch.name} has no warpgroup instructions")
     block, product = only_product(kernel, windows)
     product = with_inner_row_axis(product)
     name = product.stage.block.name
@@ -74,7 +74,7 @@ def _schedule_product(kernel: GpuKernel, windows: bool) -> str:
         why = f"`{product.lhs.buffer.name}` has rows of several axes"
     if why is not None:
         if None in product.stage.extents:
-            not_this(why)
+            not_applicable(why)
         block, product = as_gemm(kernel, block, product)
         kernel.say(f"threads copy: {why}")
     choice = _choose_tile(kernel, product)
@@ -92,7 +92,7 @@ def _operand_kind(product: Contraction) -> str:
     operands = {str(o.buffer.dtype) for o in (product.lhs, product.rhs)}
     kind = _KINDS.get(operands.pop()) if len(operands) == 1 else None
     if kind is None or str(product.stage.stores[0].buffer.dtype) != "float32":
-        not_this("warpgroups multiply float16 or bfloat16, and accumulate in float32")
+        not_applicable("warpgroups multiply float16 or bfloat16, and accumulate in float32")
     return kind
 
 
@@ -106,7 +106,7 @@ def _why_no_bulk_copy(kernel: GpuKernel, product: Contraction, operand: Operand)
         return f"`{buffer.name}` is not a matrix with contiguous rows along its own axis or the reduction"
     is_parameter = any(b is buffer for b in kernel.func.buffers)
     written = any(w.buffer is buffer for stage in kernel.stages() for w in stage.block.writes)
-    if not is_parameter or written or len(buffer.shape) > MOST_DIMS:
+    if not is_parameter or written or len(buffer.shape) > MAX_DIMS:
         return f"`{buffer.name}` is not a parameter that the copy engine can read"
     row = tir.const_int(buffer.shape[-1])
     begins = 0 if buffer.elem_offset is None else tir.const_int(buffer.elem_offset)
@@ -118,16 +118,16 @@ def _why_no_bulk_copy(kernel: GpuKernel, product: Contraction, operand: Operand)
 def _choose_tile(kernel: GpuKernel, product: Contraction) -> WarpgroupConfig:
     """Choose a tile. Raise RuleNotApplicable if the smaller tiles of single warps are estimated to be faster."""
     if any((product.extent(p) or ROWS) < ROWS for p in (product.m, product.n)):
-        not_this("too few rows or columns for a warpgroup")
+        not_applicable("too few rows or columns for a warpgroup")
     m, n, k = (product.extent(p) or UNKNOWN_EXTENT for p in (product.m, product.n, *product.k))
-    sizes = Sizes(m, n, k, prod(product.extent(p) or 1 for p in product.outer), 2)
+    sizes = GemmSizes(m, n, k, prod(product.extent(p) or 1 for p in product.outer), 2)
     choices = fitting_choices(kernel.facts, sizes)
     if not choices:
-        not_this("no tile fits")
+        not_applicable("no tile fits")
     choice = choices[0][1]
     # warps fuse several row axes into one
     rows = prod(product.extent(p) or 1 for p in product.outer if product.lhs.has(p) and not product.rhs.has(p))
-    joined = Sizes(m * rows, n, k, sizes.batches // rows, 2)
+    joined = GemmSizes(m * rows, n, k, sizes.batches // rows, 2)
     other = tensor_tiles.choose(kernel.facts, joined, _INSTRUCTION_DEPTH)
     if other is not None and tensor_tiles.clocks(kernel.facts, joined, other) < choice.clocks:
         kernel.prefer_next_rule(f"single warps are estimated to be faster: {other}")
@@ -167,7 +167,7 @@ def _schedule_tiles(
     ):
         if bulk:
             sch.compute_at(strip, step, preserve_unit_loops=True)
-            sch.annotate(strip, BULK, True)
+            sch.annotate(strip, BULK_COPY, True)
         else:
             dims = operand.places.index(free_axis), operand.places.index(product.k[0])
             threads = {"threadIdx.y": tile.groups, "threadIdx.x": GROUP}
@@ -176,7 +176,7 @@ def _schedule_tiles(
                 * _ELEMENT_BYTES
                 < VECTOR_BYTES
             ):
-                not_this(f"an operand cannot be copied {VECTOR_BYTES} bytes at a time")
+                not_applicable(f"an operand cannot be copied {VECTOR_BYTES} bytes at a time")
         sch.annotate(strip, "permuted_layout", _ROW_ELEMENTS * _ELEMENT_BYTES)
     store = sch.cache_write(mma, 0, "warpgroup")
     sums = kernel.stage(store).block.reads[0].buffer

@@ -35,7 +35,7 @@ def analyzer_of(tree: Tree) -> Analyzer:
     return analyzer
 
 
-def iterations(tree: Tree, block: tir.Block) -> tuple[object, ...]:
+def iterations_key(tree: Tree, block: tir.Block) -> tuple[object, ...]:
     """Return a key for facts about the iterations of a block.
 
     It holds the block's binding, the loops around it, and marks where scopes end. Other statements in these loops do
@@ -136,28 +136,28 @@ def is_affine_binding(tree: Tree, realize: tir.BlockRealize) -> bool:
 Remembered = dict[tir.Block, tuple[Tree, tir.BlockRealize]]
 
 
-def kept_bindings(tree: Tree) -> Remembered:
+def remembered_bindings(tree: Tree) -> Remembered:
     """Return, by block, an earlier function and a realize in it that runs for the same iterations."""
     return tree.cache.setdefault("kept", {})  # type: ignore[no-any-return]
 
 
-def keep_bindings(before: Tree, after: Tree) -> None:
+def remember_bindings(before: Tree, after: Tree) -> None:
     """Record that all blocks run for the same iterations as before; both functions have the same blocks in order."""
-    kept = kept_bindings(after)
+    kept = remembered_bindings(after)
     for old, new in zip(before.realizes, after.realizes, strict=True):
         if new.values:
             kept[new.block] = (before, old)
 
 
-def keep_binding(after: Tree, block: tir.Block, before: Tree, realize: tir.BlockRealize) -> None:
+def remember_binding(after: Tree, block: tir.Block, before: Tree, realize: tir.BlockRealize) -> None:
     """Record that a block of `after` runs for the iterations that `realize` had in `before`."""
-    kept_bindings(after)[block] = (before, realize)
+    remembered_bindings(after)[block] = (before, realize)
 
 
 def inherit_bindings(before: Tree, after: Tree, follow: Mapping[tir.Block, tir.Block]) -> None:
     """Carry over the remembered bindings of blocks whose axis values and predicate have not changed."""
-    kept = kept_bindings(after)
-    for block, earlier in kept_bindings(before).items():
+    kept = remembered_bindings(after)
+    for block, earlier in remembered_bindings(before).items():
         now = follow[block]
         if after.has_block(now):
             old, new = before.realize(block), after.realize(now)
@@ -166,19 +166,19 @@ def inherit_bindings(before: Tree, after: Tree, follow: Mapping[tir.Block, tir.B
 
 
 def _is_affine(tree: Tree, realize: tir.BlockRealize) -> bool:
-    return tree.fact(  # type: ignore[no-any-return]
-        ("affine", realize.values, realize.predicate, *iterations(tree, realize.block)[1:]),
+    return tree.memoized(  # type: ignore[no-any-return]
+        ("affine", realize.values, realize.predicate, *iterations_key(tree, realize.block)[1:]),
         lambda: is_affine_in(realize, domain_above(tree, realize), analyzer_of(tree)),
     )
 
 
 def _was_affine(tree: Tree, realize: tir.BlockRealize) -> bool:
-    earlier = kept_bindings(tree).get(realize.block)
+    earlier = remembered_bindings(tree).get(realize.block)
     while earlier is not None:
         tree, realize = earlier
         if _is_affine(tree, realize):
             return True
-        earlier = kept_bindings(tree).get(realize.block)
+        earlier = remembered_bindings(tree).get(realize.block)
     return False
 
 

@@ -56,7 +56,7 @@ def allocating_block(tree: Tree, buffer: tir.Buffer) -> tir.Block | None:
     return sites.get(buffer)
 
 
-def with_own_reads(init: tir.Block) -> tir.Block:
+def with_loads_declared(init: tir.Block) -> tir.Block:
     """A block made of an init, with what it loads itself (a bias that `fuse_reduction_epilogue` starts from)."""
     loaded = {n.buffer.data: n.buffer for n in walk(init.body) if isinstance(n, tir.BufferLoad)}
     return replace(init, reads=BlockAccess(loaded).collect(init).reads.as_regions()) if loaded else init
@@ -81,12 +81,12 @@ def with_exact_regions(block: tir.Block) -> tir.Block:
     """Return the block with regions that are exactly what it accesses, as far as that is known."""
     if not (block.reads or block.writes):
         return with_regions(block)
-    reads = tuple(own_region(block, region, writing=False) for region in block.reads)
-    writes = tuple(own_region(block, region, writing=True) for region in block.writes)
+    reads = tuple(exact_region(block, region, writing=False) for region in block.reads)
+    writes = tuple(exact_region(block, region, writing=True) for region in block.writes)
     return replace(block, reads=reads, writes=writes)
 
 
-def own_region(block: tir.Block, region: tir.BufferRegion, writing: bool) -> tir.BufferRegion:
+def exact_region(block: tir.Block, region: tir.BufferRegion, writing: bool) -> tir.BufferRegion:
     """Return the exact region of a buffer that a leaf block accesses, where `region`, which it declares, may be larger.
 
     A partitioned loop, for instance, leaves regions that cover all its iterations. A block with blocks in it keeps

@@ -19,7 +19,7 @@ from mlcc.passes.schedule.analysis.conditions import (
     other_writer,
     reduction_block_violation,
 )
-from mlcc.passes.schedule.analysis.scope import outside_write
+from mlcc.passes.schedule.analysis.scope import escaping_write
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.tree import Tree
 
@@ -91,7 +91,7 @@ def check_subtree_compact_dataflow(tree: Tree, root: Scope) -> None:
 
 def check_not_output(tree: Tree, block: tir.Block, scope: tir.Block) -> None:
     """Refuse (E0658) a block that writes a buffer which `scope` does not allocate."""
-    buffer = outside_write(block, scope)
+    buffer = escaping_write(block, scope)
     if buffer is not None:
         raise Refusal(
             "E0658",

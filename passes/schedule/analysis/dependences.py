@@ -128,7 +128,7 @@ def reorder_violation(tree: Tree, chain: Sequence[tir.For], moved: Sequence[tir.
     )
 
 
-def carried(tree: Tree, chain: Sequence[tir.For]) -> Violation | None:
+def carried_dependence(tree: Tree, chain: Sequence[tir.For]) -> Violation | None:
     """Return two blocks with a dependence carried by the loops `chain`, None if there are none."""
     return next(
         (_violation(a, b) for a, b, steps in _dependent_pairs(tree, chain) if any(step != 0 for step in steps)), None
@@ -252,7 +252,7 @@ def accessed_buffers(body: Body | Stmt) -> tuple[set[tir.Buffer], set[tir.Buffer
     return reads, writes
 
 
-def conflict(one: Body | Stmt, other: Body | Stmt) -> Iterable[tir.Buffer]:
+def conflicting_buffers(one: Body | Stmt, other: Body | Stmt) -> Iterable[tir.Buffer]:
     """Return the buffers that one side writes and the other accesses."""
     reads, writes = accessed_buffers(one)
     others, written = accessed_buffers(other)

@@ -24,7 +24,7 @@ class InsertionRange:
     below: list[tir.Block]
 
 
-def split_body(
+def insertion_range(
     tree: Tree, block: tir.Block, body: Body, producers: Collection[tir.Block], consumers: Collection[tir.Block]
 ) -> InsertionRange:
     """Return the range of legal insertion points of `block` in `body`.
@@ -53,7 +53,7 @@ def split_body(
     return InsertionRange(first, last, below)
 
 
-def position(allowed: InsertionRange, index: int, loop: tir.For) -> int:
+def insertion_position(allowed: InsertionRange, index: int, loop: tir.For) -> int:
     """Return the position that `index` names. Refuses (E0650) an illegal one."""
     if index == LAST:
         return allowed.last

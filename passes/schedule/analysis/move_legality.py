@@ -12,9 +12,9 @@ from mlcc.ir import tir
 from mlcc.ir.tir import IterKind
 from mlcc.ir.visit import used_vars
 from mlcc.passes.schedule.analysis.bindings import analyzer_of, bound_vars, domain_above, vars_of
-from mlcc.passes.schedule.analysis.neutral_conditions import lost_condition
+from mlcc.passes.schedule.analysis.neutral_conditions import unimplied_condition
 from mlcc.passes.schedule.analysis.new_nest import NewNest
-from mlcc.passes.schedule.analysis.scope import outside_write
+from mlcc.passes.schedule.analysis.scope import escaping_write
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.tree import Tree
 
@@ -50,16 +50,16 @@ def check_same_iterations(
 
     `partial` are the producers whose results may be unfinished in the loops around `nest`.
     """
-    spatial = partial and outside_write(block, scope) is not None
+    spatial = partial and escaping_write(block, scope) is not None
     kinds = (IterKind.SPATIAL, IterKind.REDUCE) if spatial else (IterKind.REDUCE,)
-    partial_axis = cut_axis(tree, tree.realize(block), kinds)
+    partial_axis = partly_covered_axis(tree, tree.realize(block), kinds)
     if partial_axis is not None:
         axis = partial_axis.var.name
         message = (
             f"block `{block.name}` runs for a part of its axis `{axis}` only; the new loops would run for all of it"
         )
         raise Refusal("E0651", message, block)
-    unimplied = lost_condition(tree, block)
+    unimplied = unimplied_condition(tree, block)
     if unimplied is not None:
         words = (
             f"block `{block.name}` runs only where `{unimplied}`, which does not follow from its axes; the new loops "
@@ -94,7 +94,7 @@ def _reaches_each_point_once(tree: Tree, nest: NewNest) -> bool:
     )
 
 
-def cut_axis(tree: Tree, realize: tir.BlockRealize, kinds: tuple[IterKind, ...]) -> tir.IterVar | None:
+def partly_covered_axis(tree: Tree, realize: tir.BlockRealize, kinds: tuple[IterKind, ...]) -> tir.IterVar | None:
     """Return an axis that the loops provably cover only in part; None if there is none."""
     if not any(axis.kind in kinds for axis in realize.block.iter_vars):
         return None

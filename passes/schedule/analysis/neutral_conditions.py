@@ -7,8 +7,8 @@ where `lane >= n`. Once a block has filled all partial results with the identity
 from __future__ import annotations
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.conditions import operands
-from mlcc.arith.keys import same_expr
+from mlcc.arith.conditions import conjunct_operands
+from mlcc.arith.structural_keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.visit import substitute
@@ -19,7 +19,7 @@ from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.tree import Tree
 
 
-def lost_condition(tree: Tree, block: tir.Block) -> tir.Expr | None:
+def unimplied_condition(tree: Tree, block: tir.Block) -> tir.Expr | None:
     """Return a part of a reduction block's predicate that is not implied by the domains of its axes; None if none.
 
     Only conditions over reduce axes and symbolic sizes are examined, and neutral ones are left out.
@@ -27,7 +27,7 @@ def lost_condition(tree: Tree, block: tir.Block) -> tir.Expr | None:
     realize = tree.realize(block)
     reduce = bound_vars(realize, tir.IterKind.REDUCE)
     loops = {at.var for at in tree.loops_above(block)}
-    for part in operands(realize.predicate):
+    for part in conjunct_operands(realize.predicate):
         names = vars_of(part)
         if (
             names & reduce
@@ -98,7 +98,7 @@ def _writes_only_where(
     if not vars_of(part) & {loop.var for loop in tree.loops} <= same.keys():
         return False
     analyzer, condition = analyzer_of(tree), substitute(part, same)
-    return any(_implies(known, condition, analyzer) for known in operands(realize.predicate))
+    return any(_implies(known, condition, analyzer) for known in conjunct_operands(realize.predicate))
 
 
 def _implies(premise: tir.Expr, conclusion: tir.Expr, analyzer: Analyzer) -> bool:

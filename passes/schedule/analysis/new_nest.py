@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.intset import Interval, cover, eval_set, from_range
+from mlcc.arith.intset import Interval, eval_set, from_range, to_range
 from mlcc.arith.proofs import factors, is_one
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -30,7 +30,7 @@ class NewNest:
         predicate: Expr = tir.TRUE
         plain = Analyzer()
         for axis, domain in zip(self._block.iter_vars, domains, strict=True):
-            span = cover(domain.dom, axis.dom, plain)
+            span = to_range(domain.dom, axis.dom, plain)
             value = span.min
             if preserve_unit_loops or not is_one(span.extent):
                 dtype = span.min.dtype if span.min.dtype.bits >= span.extent.dtype.bits else span.extent.dtype

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.keys import same_expr
+from mlcc.arith.structural_keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import Node, meaning_names
+from mlcc.ir.node import Node, semantic_field_names
 from mlcc.ir.tir import Expr
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.refusal import Refusal
@@ -295,4 +295,4 @@ def _fits(pattern: Any, value: Any, holes: dict[tir.Var, Expr | None]) -> bool:
         return bool(pattern == value)
     if type(pattern) is not type(value):
         return False
-    return all(_fits(getattr(pattern, n), getattr(value, n), holes) for n in meaning_names(type(pattern)))
+    return all(_fits(getattr(pattern, n), getattr(value, n), holes) for n in semantic_field_names(type(pattern)))

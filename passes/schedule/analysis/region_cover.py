@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.extremes import at_most
 from mlcc.arith.intset import NOTHING, Interval, from_range, meet
+from mlcc.arith.min_max import prove_less_equal
 from mlcc.arith.proofs import linear_terms
 from mlcc.arith.region_bound import Box, lower_bound, union_lower_bound, upper_bound
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm, Range
 from mlcc.ir.visit import substitute
-from mlcc.passes.schedule.analysis.bindings import analyzer_of, bindings, iterations, loop_domain
+from mlcc.passes.schedule.analysis.bindings import analyzer_of, bindings, iterations_key, loop_domain
 from mlcc.passes.schedule.analysis.scope import DepKind, scope_info
 from mlcc.passes.schedule.tree import Tree
 
@@ -70,15 +70,15 @@ def _cover_violation(tree: Tree, block: tir.Block) -> Violation | None:
     if not sources:
         return None
     blocks = [block, *dict.fromkeys(sources)]
-    key = ("cover", *(iterations(tree, b) for b in blocks))
-    return tree.fact(key, lambda: _uncovered_by(tree, block, blocks[1:]))  # type: ignore[no-any-return]
+    key = ("cover", *(iterations_key(tree, b) for b in blocks))
+    return tree.memoized(key, lambda: _uncovered_by(tree, block, blocks[1:]))  # type: ignore[no-any-return]
 
 
 def _uncovered_by(tree: Tree, block: tir.Block, sources: list[tir.Block]) -> Violation | None:
     path: list[tir.Stmt] = [s for s in tree.ancestors(block) if isinstance(s, (tir.For, tir.Block))]
     places: dict[tir.Stmt, list[tir.Block]] = {place: [] for place in path}
     for source in sources:
-        places[meeting_place(tree, source, block)].append(source)
+        places[common_ancestor(tree, source, block)].append(source)
     for place, blocks in places.items():
         for region in block.reads if blocks else ():
             words = _uncovered(tree, block, region, blocks, place)
@@ -101,11 +101,11 @@ def _uncovered(
         return None
     names = " and ".join(f"`{w.name}`" for w in writers)
     where = f" in one iteration of `{place.var.name}`" if isinstance(place, tir.For) else ""
-    words = f"`{block.name}` reads {spell(buffer, used)}{where}, of which "
+    words = f"`{block.name}` reads {region_text(buffer, used)}{where}, of which "
     if any(i.empty for i in produced):
         words += f"{names} may not write all elements"
     else:
-        words += f"{names} {'write' if len(writers) > 1 else 'writes'} {spell(buffer, produced)}"
+        words += f"{names} {'write' if len(writers) > 1 else 'writes'} {region_text(buffer, produced)}"
     return words, (*writers, block)
 
 
@@ -153,7 +153,7 @@ def _spans(
     return tir.const_int(size) == reached
 
 
-def meeting_place(tree: Tree, one: tir.Stmt, two: tir.Stmt) -> tir.Stmt:
+def common_ancestor(tree: Tree, one: tir.Stmt, two: tir.Stmt) -> tir.Stmt:
     """The innermost loop or block around both."""
     above = {id(s) for s in tree.ancestors(one)}
     return next(s for s in tree.ancestors(two) if id(s) in above and isinstance(s, (tir.For, tir.Block)))
@@ -226,7 +226,7 @@ def _contains(extent: Expr, produced: Interval, used: Interval, analyzer: Analyz
 
 def _at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
     below = c.less_equal(analyzer.simplify(c.sub(a, b)), IntImm(a.dtype, 0))
-    return analyzer.prove(below) or at_most(a, b, analyzer)
+    return analyzer.prove(below) or prove_less_equal(a, b, analyzer)
 
 
 def _clip(interval: Interval, whole: Interval, analyzer: Analyzer) -> Interval:
@@ -234,7 +234,7 @@ def _clip(interval: Interval, whole: Interval, analyzer: Analyzer) -> Interval:
     return meet(Interval(low, high), whole, analyzer)
 
 
-def spell(buffer: tir.Buffer, box: Box) -> str:
+def region_text(buffer: tir.Buffer, box: Box) -> str:
     """Return the text of a region for messages, such as `C[0:16, vj]`."""
     return f"`{buffer.name}[{', '.join(_interval_text(i) for i in box)}]`"
 

@@ -109,10 +109,10 @@ def consumers(tree: Tree, block: tir.Block) -> list[tir.Block]:
 
 def is_output(tree: Tree, block: tir.Block, scope: tir.Block) -> bool:
     """Return True if `block` writes a buffer that `scope` does not allocate."""
-    return outside_write(block, scope) is not None
+    return escaping_write(block, scope) is not None
 
 
-def outside_write(block: tir.Block, scope: tir.Block) -> tir.Buffer | None:
+def escaping_write(block: tir.Block, scope: tir.Block) -> tir.Buffer | None:
     """Return the first buffer that `block` writes and `scope` does not allocate."""
     return next((w.buffer for w in block.writes if w.buffer not in scope.alloc_buffers), None)
 

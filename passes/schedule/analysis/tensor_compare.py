@@ -38,7 +38,7 @@ def excerpt(node: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-class Comparator:
+class DescriptionMatcher:
     """Match a block with a description, outermost blocks first. Variables and buffers are matched where they are bound.
 
     The outermost blocks differ in where they are: their axes are not compared, and the regions of the block may begin

@@ -22,7 +22,7 @@ class Uses(NamedTuple):
 
 def uses(tree: Tree, stmt: tir.Stmt) -> Uses:
     """The buffers and variables of a statement."""
-    return tree.fact(("uses", stmt), lambda: _uses(stmt))  # type: ignore[no-any-return]
+    return tree.memoized(("uses", stmt), lambda: _uses(stmt))  # type: ignore[no-any-return]
 
 
 def _uses(stmt: tir.Stmt) -> Uses:

@@ -12,15 +12,15 @@ from mlcc.errors import did_you_mean
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import NAMES
 from mlcc.passes.schedule.handles import ExprRV
-from mlcc.passes.schedule.index_maps import TwoWayMap
+from mlcc.passes.schedule.index_maps import MapWithInverse
 from mlcc.passes.schedule.mls.operators import compare, elements, equal, truth
 from mlcc.passes.schedule.mls.values import (
     Budget,
     Builtin,
     Method,
     Module,
-    Routine,
-    Wrong,
+    ScriptCallable,
+    ScriptError,
     describe,
     is_key,
     is_number,
@@ -35,7 +35,7 @@ def invoke(name: str, fn: Values, first: Any, args: list[Any], kwargs: dict[str,
     try:
         inspect.signature(fn).bind(first, *args, **kwargs)
     except TypeError as exc:
-        raise Wrong("E0605", f"`{name}`: {exc}") from None
+        raise ScriptError("E0605", f"`{name}`: {exc}") from None
     return fn(first, *args, **kwargs)
 
 
@@ -46,23 +46,23 @@ def _range(budget: Budget, *bounds: Any) -> range:
     for bound in bounds:
         _integer("range", bound)
     if not 1 <= len(bounds) <= 3:
-        raise Wrong("E0605", "`range` takes one to three integers")
+        raise ScriptError("E0605", "`range` takes one to three integers")
     if len(bounds) == 3 and bounds[2] == 0:
-        raise Wrong("E0606", "the step of a range cannot be 0")
+        raise ScriptError("E0606", "the step of a range cannot be 0")
     return range(*bounds)
 
 
 def _integer(name: str, value: Any) -> int:
     if isinstance(value, ExprRV):
-        raise Wrong("E0606", f"`{name}` needs a known integer", "`sch.get(v)` is the integer that was chosen")
+        raise ScriptError("E0606", f"`{name}` needs a known integer", "`sch.get(v)` is the integer that was chosen")
     if not isinstance(value, int):
-        raise Wrong("E0606", f"`{name}` needs an integer, not {describe(value)}")
+        raise ScriptError("E0606", f"`{name}` needs an integer, not {describe(value)}")
     return value
 
 
 def _len(budget: Budget, value: Any) -> int:
     if not isinstance(value, (str, list, tuple, dict, range)):
-        raise Wrong("E0606", f"{describe(value)} has no length")
+        raise ScriptError("E0606", f"{describe(value)} has no length")
     return length(value)
 
 
@@ -70,7 +70,7 @@ def _extreme(op: str) -> Values:
     def pick(budget: Budget, *values: Any) -> Any:
         items = elements(values[0], budget) if len(values) == 1 else list(values)
         if not items:
-            raise Wrong("E0606", "the minimum or maximum of an empty list does not exist")
+            raise ScriptError("E0606", "the minimum or maximum of an empty list does not exist")
         best = items[0]
         for value in items[1:]:
             if truth(compare(op, value, best, budget)):
@@ -82,7 +82,7 @@ def _extreme(op: str) -> Values:
 
 def _abs(budget: Budget, value: Any) -> Any:
     if not is_number(value):
-        raise Wrong("E0606", f"`abs` needs a number, not {describe(value)}")
+        raise ScriptError("E0606", f"`abs` needs a number, not {describe(value)}")
     return abs(value)
 
 
@@ -101,27 +101,27 @@ def _dict(budget: Budget, **values: Any) -> dict[str, Any]:
 
 def _int(budget: Budget, value: Any = 0) -> int:
     if isinstance(value, ExprRV):
-        raise Wrong("E0606", "a sampled value is symbolic here", "`sch.get(v)` is the integer that was chosen")
+        raise ScriptError("E0606", "a sampled value is symbolic here", "`sch.get(v)` is the integer that was chosen")
     if not isinstance(value, (int, float, str)) or (isinstance(value, str) and len(value) > 400):
-        raise Wrong("E0606", f"`int` needs a number or a string of digits, not {describe(value)}")
+        raise ScriptError("E0606", f"`int` needs a number or a string of digits, not {describe(value)}")
     try:
         return budget.number(int(value))  # type: ignore[no-any-return]
     except (ValueError, OverflowError) as exc:
-        raise Wrong("E0606", f"`int`: {exc}") from None
+        raise ScriptError("E0606", f"`int`: {exc}") from None
 
 
 def _float(budget: Budget, value: Any = 0.0) -> float:
     if not isinstance(value, (int, float, str)):
-        raise Wrong("E0606", f"`float` needs a number or a string, not {describe(value)}")
+        raise ScriptError("E0606", f"`float` needs a number or a string, not {describe(value)}")
     try:
         return float(value)
     except (ValueError, OverflowError) as exc:
-        raise Wrong("E0606", f"`float`: {str(exc)[:80]}") from None
+        raise ScriptError("E0606", f"`float`: {str(exc)[:80]}") from None
 
 
 def _str(budget: Budget, value: Any = "") -> str:
     if not (is_number(value) or isinstance(value, str) or value is None):
-        raise Wrong("E0606", f"`str` needs a number or a string, not {describe(value)}")
+        raise ScriptError("E0606", f"`str` needs a number or a string, not {describe(value)}")
     text = str(value)
     budget.items(len(text))
     return text
@@ -201,7 +201,7 @@ def _insert(budget: Budget, values: list[Any], at: Any, item: Any) -> None:
 def _pop(budget: Budget, values: list[Any], at: Any = -1) -> Any:
     at = _integer("pop", at)
     if not -len(values) <= at < len(values):
-        raise Wrong("E0606", f"index {at} is out of range for a list of {len(values)}")
+        raise ScriptError("E0606", f"index {at} is out of range for a list of {len(values)}")
     budget.spend(1 if at == -1 else len(values))
     return values.pop(at)
 
@@ -210,7 +210,7 @@ def _index(budget: Budget, values: Any, item: Any) -> int:
     for at, value in enumerate(values):
         if equal(value, item, budget):
             return at
-    raise Wrong("E0606", f"{describe(item)} is not in {describe(values)}")
+    raise ScriptError("E0606", f"{describe(item)} is not in {describe(values)}")
 
 
 def _count(budget: Budget, values: Any, item: Any) -> int:
@@ -261,7 +261,7 @@ def _join(budget: Budget, text: str, parts: Any) -> str:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise Wrong("E0606", f"`{name}` needs a string, not {describe(value)}")
+        raise ScriptError("E0606", f"`{name}` needs a string, not {describe(value)}")
     return value
 
 
@@ -305,14 +305,14 @@ def dotted(owner: Module, name: str) -> Any:
         help = "the schedule is given as `sch`; a script cannot create one"
     elif name in ("TensorIntrin", "register"):
         help = 'register_tensor_intrin("name", file="intrinsic.mlc") registers one from a file'
-    raise Wrong("E0601", f"`{path}` is not part of the script language", help)
+    raise ScriptError("E0601", f"`{path}` is not part of the script language", help)
 
 
-def _from_func(budget: Budget, mapping_function: Any, inverse_index_map: Any = None) -> TwoWayMap:
+def _from_func(budget: Budget, mapping_function: Any, inverse_index_map: Any = None) -> MapWithInverse:
     for value in (mapping_function, inverse_index_map):
-        if value is not None and not isinstance(value, Routine):
-            raise Wrong("E0606", f"`IndexMap.from_func` takes functions of indices, not {describe(value)}")
-    return TwoWayMap(mapping_function, inverse_index_map)
+        if value is not None and not isinstance(value, ScriptCallable):
+            raise ScriptError("E0606", f"`IndexMap.from_func` takes functions of indices, not {describe(value)}")
+    return MapWithInverse(mapping_function, inverse_index_map)
 
 
 def make(method: Method, args: list[Any], budget: Budget) -> Any:
@@ -321,7 +321,7 @@ def make(method: Method, args: list[Any], budget: Budget) -> Any:
     args = [value.expr if isinstance(value, ExprRV) else value for value in args]
     for value in args:
         if not (is_number(value) or isinstance(value, (tir.Expr, str))):
-            raise Wrong("E0606", f"`T.{name}` does not apply to {describe(value)}")
+            raise ScriptError("E0606", f"`T.{name}` does not apply to {describe(value)}")
     try:
         if name == "Cast" and len(args) == 2 and isinstance(args[0], str) and not isinstance(args[1], str):
             return budget.symbolic(construct.cast(args[0], args[1]), args[1])
@@ -333,10 +333,10 @@ def make(method: Method, args: list[Any], budget: Budget) -> Any:
         fn, count = _EXPRESSIONS.get(name, (None, -1))
         if fn is None or len(args) != count or any(isinstance(a, str) for a in args):
             takes = "a dtype and a value" if name == "Cast" else "one value" if fn is None else f"{count} values"
-            raise Wrong("E0605", f"`T.{name}` takes {takes}")
+            raise ScriptError("E0605", f"`T.{name}` takes {takes}")
         return budget.symbolic(fn(*args), *args)
     except (ValueError, ArithmeticError) as exc:
-        raise Wrong("E0606", f"`T.{name}`: {exc}") from None
+        raise ScriptError("E0606", f"`T.{name}`: {exc}") from None
 
 
 def builtins(more: dict[str, Values]) -> dict[str, Any]:

@@ -18,20 +18,20 @@ from mlcc.passes.schedule.mls.values import (
     Budget,
     Builtin,
     Function,
-    Given,
     Lambda,
     Method,
     Module,
-    Wrong,
+    ScheduleArgument,
+    ScriptError,
+    copy_argument,
     describe,
     is_key,
-    plain,
 )  # fmt: skip
 
-GIVEN = "sch"  # the name of the schedule in top-level statements
+SCHEDULE_NAME = "sch"  # the name of the schedule in top-level statements
 
 
-class Steps(Protocol):
+class ScheduleInterface(Protocol):
     """The interface of a schedule to a script."""
 
     def call(self, name: str, args: list[Any], kwargs: dict[str, Any], span: Span) -> Any:
@@ -69,12 +69,12 @@ class Frame:
 class Expressions:
     """Evaluate expressions in the innermost frame; `statements` adds the execution of statements."""
 
-    def __init__(self, source: Source, steps: Steps) -> None:
+    def __init__(self, source: Source, steps: ScheduleInterface) -> None:
         self.source = source
         self.steps = steps
         self.budget = Budget()
         self.known = builtins({"register_tensor_intrin": _needs_place})
-        self.globals: dict[str, Any] = {GIVEN: Given()}
+        self.globals: dict[str, Any] = {SCHEDULE_NAME: ScheduleArgument()}
         self.frames: list[Frame] = []
 
     def span(self, cst: tree.Node) -> Span:
@@ -85,12 +85,14 @@ class Expressions:
         try:
             self.budget.spend(1)
             return _VALUE[type(cst)](self, cst)
-        except Wrong as wrong:
+        except ScriptError as wrong:
             raise wrong.placed(self.span(wrong.at or cst)) from None
 
     def enter(self, frame: Frame) -> None:
         if len(self.frames) >= MAX_CALLS:
-            raise Wrong("E0602", f"more than {MAX_CALLS} nested calls", "the function may call itself without end")
+            raise ScriptError(
+                "E0602", f"more than {MAX_CALLS} nested calls", "the function may call itself without end"
+            )
         self.frames.append(frame)
 
     # ------------------------------------------------------------ atoms
@@ -108,7 +110,7 @@ class Expressions:
         size = self.steps.size_named(name) if self.frames[-1].name == "lambda" else None
         if size is not None:
             return size  # a trace writes index maps over the sizes of the program so
-        raise Wrong("E0600", f"`{name}` is not defined", self._hint(name))
+        raise ScriptError("E0600", f"`{name}` is not defined", self._hint(name))
 
     def _hint(self, name: str) -> str | None:
         seen = {n: None for scope in self.frames[-1].scopes for n in scope} | dict.fromkeys(self.known)
@@ -116,8 +118,10 @@ class Expressions:
             help = "`mlcc schedule --show-each` prints the loops after every line"
             return help if name == "print" else "a script has no access to Python"
         if name in self.steps.primitives():
-            return f"a primitive is called on the schedule: `{GIVEN}.{name}(...)`"
-        return did_you_mean(name, seen) or (f"the schedule is given as `{GIVEN}`" if name in ("s", "mod") else None)
+            return f"a primitive is called on the schedule: `{SCHEDULE_NAME}.{name}(...)`"
+        return did_you_mean(name, seen) or (
+            f"the schedule is given as `{SCHEDULE_NAME}`" if name in ("s", "mod") else None
+        )
 
     def _list(self, cst: tree.List) -> list[Any]:
         return self._items(cst.items)
@@ -139,7 +143,7 @@ class Expressions:
         for key_cst, value_cst in cst.entries:
             key = self.value(key_cst)
             if not is_key(key):
-                raise Wrong("E0606", f"{describe(key)} cannot be a key of a dict", at=key_cst)
+                raise ScriptError("E0606", f"{describe(key)} cannot be a key of a dict", at=key_cst)
             mapping[key] = self.value(value_cst)
         return mapping
 
@@ -150,7 +154,7 @@ class Expressions:
             frame = Frame("lambda", scopes, None)
             if len(values) != len(cst.parameters):
                 message = f"the index map has {len(cst.parameters)} parameters, but there are {len(values)} indices"
-                raise Wrong("E0605", message).placed(self.span(cst))
+                raise ScriptError("E0605", message).placed(self.span(cst))
             frame.names.update(zip(cst.parameters, values, strict=True))
             self.enter(frame)
             result = self.value(cst.body)
@@ -193,7 +197,7 @@ class Expressions:
             left = right
         return result
 
-    def _choice(self, cst: tree.Choice) -> Any:
+    def _choice(self, cst: tree.IfExp) -> Any:
         return self.value(cst.then if truth(self.value(cst.condition)) else cst.other)
 
     # ------------------------------------------------------------ parts
@@ -214,7 +218,7 @@ class Expressions:
         """The key between the brackets of an index node."""
         items = cst.items
         if any(isinstance(item, (tree.Slice, tree.Star)) for item in items):
-            raise Wrong("E0601", "lists have one dimension here")
+            raise ScriptError("E0601", "lists have one dimension here")
         return self.value(items[0]) if len(items) == 1 else tuple(map(self.value, items))
 
     def _attribute(self, cst: tree.Attribute) -> Any:
@@ -222,14 +226,14 @@ class Expressions:
 
     def attribute_of(self, base: Any, name: str) -> Any:
         """Return `base.name`: a primitive, a method, or a part of a dotted name. Raises Wrong."""
-        if isinstance(base, Given):
+        if isinstance(base, ScheduleArgument):
             known = self.steps.primitives()
             if name in known:
                 return Method(base, name)
             if name in _PYTHON_ONLY:
-                raise Wrong("E0601", f"`{GIVEN}.{name}` is for Python: a script applies primitives only")
+                raise ScriptError("E0601", f"`{SCHEDULE_NAME}.{name}` is for Python: a script applies primitives only")
             help = did_you_mean(name, known) or "docs/schedules.md lists the primitives"
-            raise Wrong("E0610", f"a schedule has no primitive `{name}`", help)
+            raise ScriptError("E0610", f"a schedule has no primitive `{name}`", help)
         if isinstance(base, Module):
             return dotted(base, name)
         if isinstance(base, (tir.For, tir.Block)):
@@ -238,10 +242,12 @@ class Expressions:
         if name in methods:
             return Method(base, name)
         if isinstance(base, (BlockRV, LoopRV)) and name in self.steps.primitives():
-            there = f"a primitive is called on the schedule, with the handle as an argument: `{GIVEN}.{name}(...)`"
-            raise Wrong("E0601", f"{describe(base)} has no `{name}`", there)
+            there = (
+                f"a primitive is called on the schedule, with the handle as an argument: `{SCHEDULE_NAME}.{name}(...)`"
+            )
+            raise ScriptError("E0601", f"{describe(base)} has no `{name}`", there)
         hint = did_you_mean(name, methods) or (f"it has {', '.join(methods)}" if methods else None)
-        raise Wrong("E0601", f"{describe(base)} has no `{name}`", hint)
+        raise ScriptError("E0601", f"{describe(base)} has no `{name}`", hint)
 
     # ------------------------------------------------------------ calls
 
@@ -258,17 +264,17 @@ class Expressions:
                 return self._register(args, kwargs, cst)
             return invoke(callee.name, callee.call, self.budget, args, kwargs)
         if isinstance(callee, Lambda):
-            raise Wrong("E0601", "a lambda is only an index map here", "write a `def` to call it")
+            raise ScriptError("E0601", "a lambda is only an index map here", "write a `def` to call it")
         if isinstance(callee, Module):
-            raise Wrong("E0601", f"`{callee.path}` cannot be called in a script")
-        raise Wrong("E0606", f"{describe(callee)} cannot be called")
+            raise ScriptError("E0601", f"`{callee.path}` cannot be called in a script")
+        raise ScriptError("E0606", f"{describe(callee)} cannot be called")
 
     def _call_method(self, method: Method, args: list[Any], kwargs: dict[str, Any], cst: tree.Call) -> Any:
-        if isinstance(method.owner, Given):
+        if isinstance(method.owner, ScheduleArgument):
             return self._apply(method.name, args, kwargs, cst)
         if isinstance(method.owner, Module):
             if kwargs:
-                raise Wrong("E0605", f"`T.{method.name}` takes its values by position")
+                raise ScriptError("E0605", f"`T.{method.name}` takes its values by position")
             return make(method, args, self.budget)
         fn = METHODS[type(method.owner)][method.name]
         return invoke(method.name, fn, self.budget, [method.owner, *args], kwargs)
@@ -277,8 +283,8 @@ class Expressions:
         """Apply a primitive to the schedule."""
         self.budget.spend(self.steps.cost())
         self.frames[-1].steps += 1
-        given = [plain(a, self.budget) for a in args]
-        named = {key: plain(a, self.budget) for key, a in kwargs.items()}
+        given = [copy_argument(a, self.budget) for a in args]
+        named = {key: copy_argument(a, self.budget) for key, a in kwargs.items()}
         try:
             return self.steps.call(name, given, named, self.span(cst))
         except CompileError as exc:
@@ -300,7 +306,7 @@ class Expressions:
         given = dict(zip(("name", "file"), args, strict=False)) | kwargs
         for key, value in given.items():
             if not isinstance(value, str):
-                raise Wrong("E0606", f"`{key}` is a string, not {describe(value)}")
+                raise ScriptError("E0606", f"`{key}` is a string, not {describe(value)}")
         self.steps.register_intrinsic(given["name"], given["file"], self.span(cst))
 
     def call_function(self, fn: Function, args: list[Any], kwargs: dict[str, Any], cst: tree.Call | None) -> Any:
@@ -332,7 +338,7 @@ def _node_attribute(node: tir.For | tir.Block, name: str) -> Any:
     if isinstance(node, tir.Block) and name in ("name", "name_hint"):
         return node.name
     help = "it has `extent`" if isinstance(node, tir.For) else "it has `name`"
-    raise Wrong("E0601", f"{describe(node)} has no `{name}`", help)
+    raise ScriptError("E0601", f"{describe(node)} has no `{name}`", help)
 
 
 _PYTHON_ONLY = ("mod", "trace", "state", "copy", "seed", "fork_seed", "func_working_on", "get_sref", "remove_rv")
@@ -363,7 +369,7 @@ def _join(op: str, a: Any, b: Any) -> Any:
     try:
         return (construct.logical_and if op == "and" else construct.logical_or)(a, b)
     except (ValueError, TypeError):
-        raise Wrong("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}") from None
+        raise ScriptError("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}") from None
 
 
 _VALUE: dict[type[tree.Expr], Callable[[Expressions, Any], Any]] = {
@@ -372,5 +378,5 @@ _VALUE: dict[type[tree.Expr], Callable[[Expressions, Any], Any]] = {
     tree.Call: Expressions._call, tree.Index: Expressions._index, tree.Tuple: Expressions._tuple,
     tree.List: Expressions._list, tree.Dict: Expressions._dict, tree.Unary: Expressions._unary,
     tree.Binary: Expressions._binary, tree.Compare: Expressions._compare, tree.Bool: Expressions._bool,
-    tree.Choice: Expressions._choice, tree.Lambda: Expressions._lambda,
+    tree.IfExp: Expressions._choice, tree.Lambda: Expressions._lambda,
 }  # fmt: skip

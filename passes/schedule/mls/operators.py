@@ -11,7 +11,7 @@ from mlcc.passes.schedule.handles import ExprRV, Handle
 from mlcc.passes.schedule.mls.values import (
     MAX_BITS,
     Budget,
-    Wrong,
+    ScriptError,
     describe,
     is_key,
     is_number,
@@ -54,8 +54,8 @@ def binary(op: str, a: Any, b: Any, budget: Budget) -> Any:
         budget.items(len(a) * max(b, 0))
         return a * max(b, 0) if a else a[:0]
     if op == "%" and isinstance(a, str):
-        raise Wrong("E0601", "strings are not formatted by `%` here", 'concatenate them: `"C_" + str(n)`')
-    raise Wrong("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}")
+        raise ScriptError("E0601", "strings are not formatted by `%` here", 'concatenate them: `"C_" + str(n)`')
+    raise ScriptError("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}")
 
 
 def _numbers(op: str, a: Any, b: Any, budget: Budget) -> Any:
@@ -64,7 +64,7 @@ def _numbers(op: str, a: Any, b: Any, budget: Budget) -> Any:
     if fn is None:
         fn = _BITS.get(op)
         if fn is None or not whole:
-            raise Wrong("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}")
+            raise ScriptError("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}")
         if op == "<<" and a and b > MAX_BITS:
             raise too_large()
     if op == "**" and whole and b > 0 and (abs(a).bit_length() - 1) * b > MAX_BITS:
@@ -72,11 +72,11 @@ def _numbers(op: str, a: Any, b: Any, budget: Budget) -> Any:
     try:
         result = fn(a, b)
     except ZeroDivisionError:
-        raise Wrong("E0606", "division by zero") from None
+        raise ScriptError("E0606", "division by zero") from None
     except (OverflowError, ValueError) as exc:
-        raise Wrong("E0606", f"`{op}`: {exc}") from None
+        raise ScriptError("E0606", f"`{op}`: {exc}") from None
     if isinstance(result, complex):
-        raise Wrong("E0606", "a negative number cannot have a fractional exponent")
+        raise ScriptError("E0606", "a negative number cannot have a fractional exponent")
     return budget.number(result)
 
 
@@ -85,15 +85,15 @@ def _symbolic(op: str, a: Any, b: Any, budget: Budget) -> Any:
         a, b = (x.expr if isinstance(x, ExprRV) else x for x in (a, b))
         fn = _EXPRESSIONS.get(op)
         if fn is None or not all(isinstance(x, tir.Expr) or is_number(x) for x in (a, b)):
-            raise Wrong("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}")
+            raise ScriptError("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}")
         try:
             return budget.symbolic(fn(a, b), a, b)
         except (ValueError, ArithmeticError) as exc:
-            raise Wrong("E0606", f"`{op}`: {exc}") from None
+            raise ScriptError("E0606", f"`{op}`: {exc}") from None
     whole = all(isinstance(x, ExprRV) or (isinstance(x, int) and not isinstance(x, bool)) for x in (a, b))
     if op not in _SAMPLED or not whole:
         help = "`sch.get(v)` is the integer that was chosen" if isinstance(a, ExprRV) or isinstance(b, ExprRV) else None
-        raise Wrong("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}", help)
+        raise ScriptError("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}", help)
     return budget.symbolic(_ARITHMETIC[op](a, b), a, b)
 
 
@@ -108,15 +108,15 @@ def unary(op: str, x: Any, budget: Budget) -> Any:
         return -x if op == "-" else +x if op == "+" else ~int(x)
     if isinstance(x, float) and op in "+-":
         return -x if op == "-" else x
-    raise Wrong("E0606", f"`{op}` does not apply to {describe(x)}")
+    raise ScriptError("E0606", f"`{op}` does not apply to {describe(x)}")
 
 
 def truth(value: Any) -> bool:
     """Return the truth value of a condition. Raises Wrong for one that is not known while the script runs."""
     if isinstance(value, ExprRV):
-        raise Wrong("E0606", "a sampled value is symbolic here", "`sch.get(v)` is the integer that was chosen")
+        raise ScriptError("E0606", "a sampled value is symbolic here", "`sch.get(v)` is the integer that was chosen")
     if isinstance(value, tir.Expr):
-        raise Wrong("E0606", "this expression has no value while the script runs")
+        raise ScriptError("E0606", "this expression has no value while the script runs")
     return bool(value)
 
 
@@ -131,7 +131,7 @@ def compare(op: str, a: Any, b: Any, budget: Budget) -> Any:
     if op == "==" or op == "!=":
         return equal(a, b, budget) is (op == "==")
     if is_symbolic(a) or is_symbolic(b):
-        raise Wrong("E0606", f"`{op}` needs known values", "`sch.get(v)` is the integer that was chosen")
+        raise ScriptError("E0606", f"`{op}` needs known values", "`sch.get(v)` is the integer that was chosen")
     if (is_number(a) and is_number(b)) or (isinstance(a, str) and isinstance(b, str)):
         return _ORDER[op](a, b)
     if type(a) is type(b) and isinstance(a, (list, tuple)):
@@ -140,7 +140,7 @@ def compare(op: str, a: Any, b: Any, budget: Budget) -> Any:
             if not equal(x, y, budget):
                 return compare(op, x, y, budget)
         return _ORDER[op](len(a), len(b))
-    raise Wrong("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}")
+    raise ScriptError("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}")
 
 
 def same(a: Any, b: Any) -> bool:
@@ -168,7 +168,7 @@ def contains(container: Any, item: Any, budget: Budget) -> bool:
     """Return `item in container`. Raises Wrong."""
     if isinstance(container, str):
         if not isinstance(item, str):
-            raise Wrong("E0606", f"a string contains strings, not {describe(item)}")
+            raise ScriptError("E0606", f"a string contains strings, not {describe(item)}")
         budget.spend(len(container))
         return item in container
     if isinstance(container, dict):
@@ -177,7 +177,7 @@ def contains(container: Any, item: Any, budget: Budget) -> bool:
         return isinstance(item, (int, float)) and item == item // 1 and int(item) in container
     if isinstance(container, (list, tuple)):
         return any(equal(item, x, budget) for x in container)
-    raise Wrong("E0606", f"`in` needs a list, a tuple, a string or a dict, not {describe(container)}")
+    raise ScriptError("E0606", f"`in` needs a list, a tuple, a string or a dict, not {describe(container)}")
 
 
 def element(base: Any, key: Any) -> Any:
@@ -185,29 +185,31 @@ def element(base: Any, key: Any) -> Any:
     if isinstance(base, dict):
         if not is_key(key) or key not in base:
             known = ", ".join(repr(k) for k in list(base)[:8] if isinstance(k, (str, int)))
-            raise Wrong("E0606", "the dict has no such key", f"its keys are {known}" if known else None)
+            raise ScriptError("E0606", "the dict has no such key", f"its keys are {known}" if known else None)
         return base[key]
     if not isinstance(base, (list, tuple, str, range)):
-        raise Wrong("E0606", f"{describe(base)} has no elements")
+        raise ScriptError("E0606", f"{describe(base)} has no elements")
     if isinstance(key, ExprRV):
-        raise Wrong("E0606", "an index must be an integer", "`sch.get(v)` is the integer that was chosen")
+        raise ScriptError("E0606", "an index must be an integer", "`sch.get(v)` is the integer that was chosen")
     if not isinstance(key, int):
-        raise Wrong("E0606", f"an index must be an integer, not {describe(key)}")
+        raise ScriptError("E0606", f"an index must be an integer, not {describe(key)}")
     size = length(base)
     if not -size <= key < size:
-        raise Wrong("E0606", f"index {key if abs(key) < 10**15 else '...'} is out of range: {describe(base)} of {size}")
+        raise ScriptError(
+            "E0606", f"index {key if abs(key) < 10**15 else '...'} is out of range: {describe(base)} of {size}"
+        )
     return base[key]
 
 
 def part(base: Any, low: Any, high: Any, step: Any, budget: Budget) -> Any:
     """Return `base[low:high:step]`. Raises Wrong."""
     if not isinstance(base, (list, tuple, str, range)):
-        raise Wrong("E0606", f"{describe(base)} cannot be sliced")
+        raise ScriptError("E0606", f"{describe(base)} cannot be sliced")
     for bound in (low, high, step):
         if bound is not None and not isinstance(bound, int):
-            raise Wrong("E0606", f"the bounds of a slice must be integers, not {describe(bound)}")
+            raise ScriptError("E0606", f"the bounds of a slice must be integers, not {describe(bound)}")
     if step == 0:
-        raise Wrong("E0606", "the step of a slice cannot be 0")
+        raise ScriptError("E0606", "the step of a slice cannot be 0")
     items = base[low:high:step]
     if not isinstance(base, range):
         budget.items(len(items))
@@ -218,6 +220,6 @@ def elements(value: Any, budget: Budget, what: str = "iterate over") -> list[Any
     """Return all elements of a sequence, as a list. Raises Wrong."""
     if not isinstance(value, (list, tuple, str, range, dict)):
         help = "loops of a block come from `sch.get_loops(block)`" if isinstance(value, Handle) else None
-        raise Wrong("E0606", f"cannot {what} {describe(value)}", help)
+        raise ScriptError("E0606", f"cannot {what} {describe(value)}", help)
     budget.items(length(value))
     return list(value)

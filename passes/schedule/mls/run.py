@@ -18,9 +18,9 @@ from mlcc.passes.schedule import registry
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
 from mlcc.passes.schedule.mls.builtins import invoke
 from mlcc.passes.schedule.mls.statements import Script
-from mlcc.passes.schedule.mls.values import CALL_COST, MAX_LOOPS, Wrong
+from mlcc.passes.schedule.mls.values import CALL_COST, MAX_LOOPS, ScriptError
 from mlcc.passes.schedule.schedule import Schedule
-from mlcc.recursion import MIXED, deep_recursion
+from mlcc.recursion import FRAMES_WITH_C, deep_recursion
 
 Show = Callable[[str], None]
 
@@ -58,7 +58,7 @@ def run_script(
         if after is not None:
             after(Span(source, stmt.start, stmt.end))
 
-    with deep_recursion(MIXED):
+    with deep_recursion(FRAMES_WITH_C):
         Script(source, steps, watch if after is not None else None).run(text)
     return steps.intrinsics
 
@@ -101,7 +101,7 @@ class _ScriptInterface:
                     above = tree.parent(above)
                 depths[id(loop)] = 1 + (depths[id(above)] if above is not None else 0)
             if max(depths.values(), default=0) > MAX_LOOPS:
-                raise Wrong("E0602", f"sch.{name}: the loops are nested more than {MAX_LOOPS} deep")
+                raise ScriptError("E0602", f"sch.{name}: the loops are nested more than {MAX_LOOPS} deep")
             self._known_sizes[func_name] = (func, len(tree.loops) + len(tree.realizes))
 
     def cost(self) -> int:
@@ -148,12 +148,12 @@ class _ScriptInterface:
 
     def _get(self, handle: Any) -> Any:
         if not isinstance(handle, (BlockRV, LoopRV, ExprRV, int)):
-            raise Wrong("E0613", "sch.get takes a loop, a block or a sampled value")
+            raise ScriptError("E0613", "sch.get takes a loop, a block or a sampled value")
         return self._schedule.get(handle)
 
     def _work_on(self, func_name: Any) -> None:
         if not isinstance(func_name, str):
-            raise Wrong("E0613", "sch.work_on takes the name of a function")
+            raise ScriptError("E0613", "sch.work_on takes the name of a function")
         self._schedule.work_on(func_name)
 
     def _by_rule(self, *args: Any, **kwargs: Any) -> None:
@@ -162,7 +162,7 @@ class _ScriptInterface:
 
     def _seed(self, seed: Any) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int):
-            raise Wrong("E0613", "sch.seed takes an integer")
+            raise ScriptError("E0613", "sch.seed takes an integer")
         self._schedule.seed(seed)
 
     def _print(self) -> None:

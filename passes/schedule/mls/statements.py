@@ -10,9 +10,9 @@ from mlcc.errors import CompileError, Source, did_you_mean
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.syntax.reader import Tree
 from mlcc.passes.schedule.handles import LoopRV
-from mlcc.passes.schedule.mls.expressions import GIVEN, Expressions, Frame, Steps
+from mlcc.passes.schedule.mls.expressions import SCHEDULE_NAME, Expressions, Frame, ScheduleInterface
 from mlcc.passes.schedule.mls.operators import binary, elements, truth
-from mlcc.passes.schedule.mls.values import Function, Given, Module, Wrong, describe, is_key, length
+from mlcc.passes.schedule.mls.values import Function, Module, ScheduleArgument, ScriptError, describe, is_key, length
 
 Watch = Callable[["tree.Stmt"], None]  # told each simple statement that applied primitives, after it ran
 
@@ -29,7 +29,7 @@ class Outcome(enum.Enum):
 class Script(Expressions):
     """One run of a script."""
 
-    def __init__(self, source: Source, steps: Steps, watch: Watch | None = None) -> None:
+    def __init__(self, source: Source, steps: ScheduleInterface, watch: Watch | None = None) -> None:
         super().__init__(source, steps)
         self.watch = watch
         self.returned: Any = None
@@ -43,30 +43,35 @@ class Script(Expressions):
         try:
             self.body(text.body)
             entry = next((s for s in reversed(text.body) if isinstance(s, tree.Def)), None)
-            if entry is not None and not any(not isinstance(s, tree.Def) and _mentions(s, GIVEN) for s in text.body):
+            if entry is not None and not any(
+                not isinstance(s, tree.Def) and _mentions(s, SCHEDULE_NAME) for s in text.body
+            ):
                 self._enter_last(entry)
         except CompileError as exc:
             raise self.called_from(exc) from None
         except RecursionError:
-            raise self.called_from(Wrong("E0602", "this is nested too deep").placed(self.span(text.body[0]))) from None
+            raise self.called_from(
+                ScriptError("E0602", "this is nested too deep").placed(self.span(text.body[0]))
+            ) from None
 
     def _enter_last(self, entry: tree.Def) -> None:
         name = entry.name
         place = self.span(entry.place)
         fn = self.globals.get(name)
         if not isinstance(fn, Function):
-            raise Wrong("E0604", f"`{name}` no longer refers to the function").placed(place)
+            raise ScriptError("E0604", f"`{name}` no longer refers to the function").placed(place)
         needed = [p for p in fn.names if p not in fn.defaults]
         if not fn.names:
             message = f"the last function, `{name}`, has no parameter for the schedule"
-            raise Wrong("E0604", message, f"write `def {name}({GIVEN}):`").placed(place)
+            raise ScriptError("E0604", message, f"write `def {name}({SCHEDULE_NAME}):`").placed(place)
         if len(needed) > 1:
             left = ", ".join(f"`{p}`" for p in needed[1:])
             message = f"the last function, `{name}`, is called with the schedule alone, but also needs {left}"
             values = ", ".join(f"{p}=..." for p in needed[1:])
-            help = f"give defaults, or end the script with `def schedule({GIVEN}): {name}({GIVEN}, {values})`"
-            raise Wrong("E0604", message, help).placed(place)
-        self.call_function(fn, [Given()], {}, None)
+            call = f"{name}({SCHEDULE_NAME}, {values})"
+            help = f"give defaults, or end the script with `def schedule({SCHEDULE_NAME}): {call}`"
+            raise ScriptError("E0604", message, help).placed(place)
+        self.call_function(fn, [ScheduleArgument()], {}, None)
 
     # ------------------------------------------------------------ statements
 
@@ -92,7 +97,7 @@ class Script(Expressions):
         self._locate_errors(stmt, self.budget.spend, 1)
         run = _RUN.get(type(stmt))
         if run is None:
-            wrong = Wrong("E0601", f"{_NAMES.get(type(stmt), 'this')} is not part of the script language")
+            wrong = ScriptError("E0601", f"{_NAMES.get(type(stmt), 'this')} is not part of the script language")
             raise wrong.placed(self.span(stmt))
         before = self.frames[-1].steps
         outcome = self._locate_errors(stmt, run, self, stmt)
@@ -103,7 +108,7 @@ class Script(Expressions):
     def _locate_errors(self, stmt: tree.Stmt, run: Callable[..., Any], *args: Any) -> Any:
         try:
             return run(*args)
-        except Wrong as wrong:
+        except ScriptError as wrong:
             raise wrong.placed(self.span(wrong.at or stmt)) from None
 
     def _assign(self, stmt: tree.Assign) -> Any:
@@ -125,20 +130,20 @@ class Script(Expressions):
         elif isinstance(target, tree.Index):
             self._store_element(self.value(target.base), target, value)
         else:
-            raise Wrong("E0601", "only names and elements of lists can be targets of an assignment", at=target)
+            raise ScriptError("E0601", "only names and elements of lists can be targets of an assignment", at=target)
 
     def _store_element(self, base: Any, target: tree.Index, value: Any) -> None:
         if isinstance(base, dict):
             key = self.key_of(target)
             if not is_key(key):
-                raise Wrong("E0606", f"{describe(key)} cannot be a key of a dict", at=target)
+                raise ScriptError("E0606", f"{describe(key)} cannot be a key of a dict", at=target)
             base[key] = value
             return
         if not isinstance(base, list):
-            raise Wrong("E0606", f"elements of {describe(base)} cannot be assigned to", at=target)
+            raise ScriptError("E0606", f"elements of {describe(base)} cannot be assigned to", at=target)
         at = self.key_of(target)
         if not isinstance(at, int) or not -len(base) <= at < len(base):
-            raise Wrong("E0606", f"the index is out of range for a list of {len(base)}", at=target)
+            raise ScriptError("E0606", f"the index is out of range for a list of {len(base)}", at=target)
         base[at] = value
 
     def _unpack(self, target: tree.Display, value: Any) -> None:
@@ -146,7 +151,7 @@ class Script(Expressions):
         values = elements(value, self.budget, "unpack")
         stars = [at for at, t in enumerate(targets) if isinstance(t, tree.Star)]
         if len(stars) > 1:
-            raise Wrong("E0603", "only one target can take a list (`*name`)", at=target)
+            raise ScriptError("E0603", "only one target can take a list (`*name`)", at=target)
         if stars and len(values) >= len(targets) - 1:
             at, rest = stars[0], len(values) - len(targets) + 1
             values[at : at + rest] = [values[at : at + rest]]
@@ -156,7 +161,7 @@ class Script(Expressions):
         for part, item in zip(targets, values, strict=True):
             self._store(part, item)
 
-    def _wrong_count(self, target: tree.Expr, names_count: int, values: list[Any], star: bool) -> Wrong:
+    def _wrong_count(self, target: tree.Expr, names_count: int, values: list[Any], star: bool) -> ScriptError:
         """Return the error for a target of `names_count` names that does not match `values`; `star`: one is a list."""
         names, count = self.label(values), len(values)
         kind = "loop" if names and all(isinstance(v, LoopRV) for v in values) else "value"
@@ -167,7 +172,7 @@ class Script(Expressions):
         help = None
         if names and names.replace(", ", "").isidentifier():
             help = f"write `{names}{',' if count == 1 else ''} = ...`"
-        return Wrong("E0603", f"{there}{shown}, and {taken}", help, at=target)
+        return ScriptError("E0603", f"{there}{shown}, and {taken}", help, at=target)
 
     def _augmented(self, stmt: tree.AugAssign) -> Outcome:
         target, op, amount = stmt.target, stmt.op, stmt.value
@@ -179,7 +184,7 @@ class Script(Expressions):
             old = self.part_of(base, target)
             self._store_element(base, target, self._augment(op, old, self.value(amount)))
         else:
-            raise Wrong("E0601", "only names and elements of lists can be targets of an assignment", at=target)
+            raise ScriptError("E0601", "only names and elements of lists can be targets of an assignment", at=target)
         return Outcome.STATEMENT
 
     def _augment(self, op: str, old: Any, amount: Any) -> Any:
@@ -213,7 +218,7 @@ class Script(Expressions):
         if not isinstance(values, (list, tuple, str, range, dict)):
             try:
                 elements(values, self.budget)
-            except Wrong as wrong:
+            except ScriptError as wrong:
                 raise wrong.placed(self.span(at)) from None
         if isinstance(values, dict):
             yield from elements(values, self.budget)
@@ -241,19 +246,19 @@ class Script(Expressions):
 
     def _leave_loop(self, stmt: tree.Stmt) -> Outcome:
         if not self.frames[-1].loops:
-            raise Wrong("E0601", f"`{stmt.kind}` is outside of a loop")
+            raise ScriptError("E0601", f"`{stmt.kind}` is outside of a loop")
         return Outcome.BREAK if isinstance(stmt, tree.Break) else Outcome.CONTINUE
 
     def _return(self, stmt: tree.Return) -> Outcome:
         if len(self.frames) == 1:
-            raise Wrong("E0601", "`return` is outside of a function")
+            raise ScriptError("E0601", "`return` is outside of a function")
         self.returned = None if stmt.value is None else self.value(stmt.value)
         return Outcome.RETURN
 
     def _assert(self, stmt: tree.Assert) -> Outcome:
         if not truth(self.value(stmt.condition)):
             message = None if stmt.message is None else self.value(stmt.message)
-            raise Wrong("E0607", f"the assertion fails{f': {message[:200]}' if isinstance(message, str) else ''}")
+            raise ScriptError("E0607", f"the assertion fails{f': {message[:200]}' if isinstance(message, str) else ''}")
         return Outcome.STATEMENT
 
     def _pass(self, stmt: tree.Stmt) -> Outcome:
@@ -271,14 +276,16 @@ class Script(Expressions):
         name, params, decorators = stmt.name, stmt.parameters, stmt.decorators
         if decorators:
             help = "FILE is the module, --script the schedule: this looks like a module"
-            raise Wrong("E0601", "decorators are not part of the script language", help, at=decorators[0])
+            raise ScriptError("E0601", "decorators are not part of the script language", help, at=decorators[0])
         names = tuple(param.name for param in params)
         defaults: dict[str, Any] = {}
         for param in params:
             if param.default is not None:
                 defaults[param.name] = self.value(param.default)
             elif defaults:
-                raise Wrong("E0605", f"parameter `{param.name}` without a default follows one with a default", at=stmt)
+                raise ScriptError(
+                    "E0605", f"parameter `{param.name}` without a default follows one with a default", at=stmt
+                )
 
         def run(values: tuple[Any, ...]) -> Any:
             return self.call_function(definition, list(values), {}, None)
@@ -302,19 +309,19 @@ class Script(Expressions):
         """Return the arguments by parameter. Raises Wrong."""
         signature = f"it is `{fn.name}({', '.join(n + ('=...' if n in fn.defaults else '') for n in fn.names)})`"
         if len(args) > len(fn.names):
-            raise Wrong("E0605", f"`{fn.name}` takes {len(fn.names)} arguments, not {len(args)}", signature)
+            raise ScriptError("E0605", f"`{fn.name}` takes {len(fn.names)} arguments, not {len(args)}", signature)
         bound = dict(zip(fn.names, args, strict=False))
         for name, value in kwargs.items():
             if name not in fn.names:
                 help = did_you_mean(name, fn.names) or signature
-                raise Wrong("E0605", f"`{fn.name}` has no parameter `{name}`", help)
+                raise ScriptError("E0605", f"`{fn.name}` has no parameter `{name}`", help)
             if name in bound:
-                raise Wrong("E0605", f"`{fn.name}` is given `{name}` twice", signature)
+                raise ScriptError("E0605", f"`{fn.name}` is given `{name}` twice", signature)
             bound[name] = value
         for name in fn.names:
             if name not in bound:
                 if name not in fn.defaults:
-                    raise Wrong("E0605", f"`{fn.name}` needs `{name}`", signature)
+                    raise ScriptError("E0605", f"`{fn.name}` needs `{name}`", signature)
                 bound[name] = fn.defaults[name]
         return bound
 

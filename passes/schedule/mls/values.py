@@ -20,7 +20,7 @@ CALL_COST = 100  # of one primitive, and one for each loop and block of the func
 MAX_LOOPS = 200  # around each other
 
 
-class Wrong(Exception):
+class ScriptError(Exception):
     """An error of evaluation; it gets its source location from the node that was being evaluated."""
 
     def __init__(self, code: str, message: str, help: str | None = None, at: tree.Node | None = None) -> None:
@@ -44,12 +44,14 @@ class Budget:
     def spend(self, amount: int) -> None:
         self.left -= amount
         if self.left < 0:
-            raise Wrong("E0602", f"the script does not end within {MAX_STEPS:,} steps")
+            raise ScriptError("E0602", f"the script does not end within {MAX_STEPS:,} steps")
 
     def items(self, count: int) -> None:
         """Pay for a list, tuple or string of so many elements."""
         if count > MAX_ITEMS:
-            raise Wrong("E0602", f"this would have {_count_text(count)} elements, more than the limit of {MAX_ITEMS:,}")
+            raise ScriptError(
+                "E0602", f"this would have {_count_text(count)} elements, more than the limit of {MAX_ITEMS:,}"
+            )
         self.spend(count)
 
     def number(self, value: Any) -> Any:
@@ -63,7 +65,7 @@ class Budget:
         if is_symbolic(value) and not isinstance(value, (tir.IntImm, tir.FloatImm)) and value not in self._sizes:
             size = 1 + sum(self._sizes.get(x, 1) for x in parts if is_symbolic(x))
             if size > MAX_SYMBOLS:
-                raise Wrong("E0602", f"this expression has more than {MAX_SYMBOLS} operands")
+                raise ScriptError("E0602", f"this expression has more than {MAX_SYMBOLS} operands")
             self._sizes[value] = size
         return value
 
@@ -72,11 +74,11 @@ def _count_text(count: int) -> str:
     return f"{count:,}" if count < 10**15 else "far too many"
 
 
-def too_large() -> Wrong:
-    return Wrong("E0602", f"this integer would have more than {MAX_BITS} bits")
+def too_large() -> ScriptError:
+    return ScriptError("E0602", f"this integer would have more than {MAX_BITS} bits")
 
 
-class Given:
+class ScheduleArgument:
     """The schedule that the script transforms."""
 
 
@@ -101,7 +103,7 @@ class Builtin:
         self.name, self.call = name, call
 
 
-class Routine:
+class ScriptCallable:
     """A `def` or `lambda` of the script. Primitives call it as an index map, with variables."""
 
     takes_variables = True  # rather than scalars with Python's operators: the script has its own
@@ -117,7 +119,7 @@ class Routine:
         return self._run(variables)
 
 
-class Function(Routine):
+class Function(ScriptCallable):
     """A `def`: its body, its default values and the scopes around it."""
 
     body: tree.Body
@@ -125,7 +127,7 @@ class Function(Routine):
     scopes: tuple[dict[str, Any], ...]
 
 
-class Lambda(Routine):
+class Lambda(ScriptCallable):
     """An index map."""
 
 
@@ -141,7 +143,8 @@ def is_symbolic(value: Any) -> bool:
 
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (bool, "a bool"), (int, "an integer"), (float, "a float"), (str, "a string"), (list, "a list"), (tuple, "a tuple"),
-    (dict, "a dict"), (range, "a range"), (type(None), "None"), (Given, "the schedule"), (BlockRV, "a block"),
+    (dict, "a dict"), (range, "a range"), (type(None), "None"), (ScheduleArgument, "the schedule"),
+    (BlockRV, "a block"),
     (LoopRV, "a loop"), (ExprRV, "a sampled value"), (Lambda, "a lambda"),
     (tir.For, "a loop's node"), (tir.Block, "a block's node"), (tir.Expr, "an expression"),
 )  # fmt: skip
@@ -158,20 +161,20 @@ def describe(value: Any) -> str:
     return next((text for kind, text in _KINDS if isinstance(value, kind)), "this")
 
 
-def plain(value: Any, budget: Budget, depth: int = 0) -> Any:
+def copy_argument(value: Any, budget: Budget, depth: int = 0) -> Any:
     """Return a copy of an argument for a primitive, which later changes by the script do not affect."""
     budget.spend(1)
     if depth > MAX_NESTING:
-        raise Wrong("E0602", f"this value is nested more than {MAX_NESTING} deep")
+        raise ScriptError("E0602", f"this value is nested more than {MAX_NESTING} deep")
     if isinstance(value, (list, tuple)):
-        return type(value)([plain(item, budget, depth + 1) for item in value])
+        return type(value)([copy_argument(item, budget, depth + 1) for item in value])
     if isinstance(value, range):
         budget.items(length(value))
         return list(value)
     if isinstance(value, dict):
-        return {key: plain(item, budget, depth + 1) for key, item in value.items()}
-    if isinstance(value, (Given, Module, Method, Builtin)):
-        raise Wrong("E0606", f"{describe(value)} cannot be an argument of a primitive")
+        return {key: copy_argument(item, budget, depth + 1) for key, item in value.items()}
+    if isinstance(value, (ScheduleArgument, Module, Method, Builtin)):
+        raise ScriptError("E0606", f"{describe(value)} cannot be an argument of a primitive")
     return value
 
 

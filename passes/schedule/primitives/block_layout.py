@@ -20,9 +20,9 @@ from mlcc.passes.schedule.analysis.checks import (
     check_trivial_binding,
     scope_root,
 )
-from mlcc.passes.schedule.analysis.dependences import carried
-from mlcc.passes.schedule.index_maps import IndexMapArg, decided, spelled
-from mlcc.passes.schedule.primitives.layout import of_dtype, shape_analyzer
+from mlcc.passes.schedule.analysis.dependences import carried_dependence
+from mlcc.passes.schedule.index_maps import IndexMapArg, index_map_text, resolve_sampled
+from mlcc.passes.schedule.primitives.layout import map_with_dtype, shape_analyzer
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.rewrite.layout_rewrite import AccessSimplifier
@@ -49,7 +49,7 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
     _check_extents(old, loops)
     axes = old.iter_vars
     dtype = axes[0].var.dtype if axes else INT32
-    mapping, state.recorded["index_map"] = decided(block, of_dtype(index_map.of(len(axes), dtype), dtype))
+    mapping, state.recorded["index_map"] = resolve_sampled(block, map_with_dtype(index_map.of(len(axes), dtype), dtype))
     analyzer = shape_analyzer(tree.func)
     sizes = [axis.dom.extent for axis in axes]
     try:
@@ -58,7 +58,7 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
         ranges = [tir.Range(c.const(0, size.dtype), size) for size in sizes]
         back = im.inverse(mapping, ranges, analyzer)
     except IndexMapError as exc:
-        message = f"{spelled(mapping)} is not one-to-one over the axes of block `{old.name}`: {exc}"
+        message = f"{index_map_text(mapping)} is not one-to-one over the axes of block `{old.name}`: {exc}"
         raise Refusal("E0677", message, old) from None
     _check_order(tree, loops, mapping, new_sizes)
     kinds = {axis.var: axis.kind for axis in axes}
@@ -93,11 +93,11 @@ def _check_order(tree: Tree, loops: list[tir.For], mapping: tir.IndexMap, sizes:
     position = _linear_position(mapping.indices, [loop.extent for loop in loops])
     if not loops or analyzer.prove_equal(position, _linear_position(mapping.result, sizes)):
         return
-    violation = carried(tree, loops)
+    violation = carried_dependence(tree, loops)
     if violation is not None:
         words, blocks = violation
         raise Refusal(
-            "E0633", f"with {spelled(mapping)} the iterations would run in another order, and {words}", blocks
+            "E0633", f"with {index_map_text(mapping)} the iterations would run in another order, and {words}", blocks
         )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.conditions import operands
-from mlcc.arith.intset import Domains, Interval, cover, eval_range, from_range, union
+from mlcc.arith.conditions import conjunct_operands
+from mlcc.arith.intset import Domains, Interval, eval_range, from_range, to_range, union
 from mlcc.arith.iter_nodes import IterMark, IterSum, normalize_to_expr
 from mlcc.arith.proofs import is_one
 from mlcc.arith.subspace import Subspaces, subspace_divide
@@ -16,7 +16,7 @@ from mlcc.ir import tir
 from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import map_children, replace
 from mlcc.ir.visit import Substitute, substitute, used_vars
-from mlcc.passes.schedule.analysis.block_access import with_own_reads
+from mlcc.passes.schedule.analysis.block_access import with_loads_declared
 from mlcc.passes.schedule.analysis.checks import check_single_child, scope_root
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -38,7 +38,7 @@ def blockize(state: State, target: list[BlockRef] | LoopRef, preserve_unit_iters
     """
     if isinstance(target, LoopRef):
         func_name, tree = target.func_name, target.tree
-        realize, reuse = blockized(tree, target.loop, preserve_unit_iters)
+        realize, reuse = blockize_loop(tree, target.loop, preserve_unit_iters)
         edit = Rebuild(tree)
         edit.put(target.loop, realize)
     else:
@@ -55,7 +55,7 @@ def blockize(state: State, target: list[BlockRef] | LoopRef, preserve_unit_iters
 # ---------------------------------------------------------------- one loop
 
 
-def blockized(tree: Tree, loop: tir.For, preserve_unit_iters: bool) -> tuple[tir.BlockRealize, Reuse]:
+def blockize_loop(tree: Tree, loop: tir.For, preserve_unit_iters: bool) -> tuple[tir.BlockRealize, Reuse]:
     """Return the block that replaces a loop and its body, and the map from old blocks to those that live on."""
     scope_root(tree, loop)
     inner = check_single_child(tree, loop)
@@ -286,10 +286,10 @@ def _complete_division(
             reordered_vars |= used_vars(value)
     if reordered_vars and predicate is not realize.predicate:
         return None
-    stated = [*operands(division.outer_predicate), *operands(division.inner_predicate)]
+    stated = [*conjunct_operands(division.outer_predicate), *conjunct_operands(division.inner_predicate)]
     sides = [division.outer_predicate, division.inner_predicate]
     others = [{loop.var for loop in inside}, {loop.var for loop in outside}]
-    for part in operands(predicate):
+    for part in conjunct_operands(predicate):
         used = {v for v in used_vars(part) if v not in analyzer.values}
         replaced = bool(used & reordered_vars) and any(used <= used_vars(known) for known in stated)
         if replaced or any(_same_bound(part, known, analyzer) for known in stated) or analyzer.prove(part):
@@ -430,7 +430,7 @@ def _relax_regions(regions: Sequence[tir.BufferRegion], domains: Domains) -> tup
             high = analyzer.simplify(c.add(span.min, c.sub(span.extent, 1)))
             low = span.min if tir.const_int(span.extent) != 1 else high
             whole = tir.Range(c.const(0, extent.dtype), extent)
-            spans.append(cover(eval_range(low, high, domains, analyzer), whole, analyzer))
+            spans.append(to_range(eval_range(low, high, domains, analyzer), whole, analyzer))
         relaxed.append(tir.BufferRegion(region.buffer, tuple(spans)))
     return tuple(relaxed)
 
@@ -455,10 +455,10 @@ def _lift_init(init: tuple[tir.Stmt, ...], inner: tir.BlockRealize, loops: Seque
     kept = [loop for loop in loops if loop.var in driving]
     left_out = {loop.var for loop in loops} - driving
     predicate: tir.Expr = tir.TRUE
-    for part in operands(inner.predicate):
+    for part in conjunct_operands(inner.predicate):
         if not used_vars(part) & left_out:
             predicate = part if predicate is tir.TRUE else c.logical_and(predicate, part)
-    block = with_own_reads(tir.Block(name, tuple(axes), (), inner.block.writes, init))
+    block = with_loads_declared(tir.Block(name, tuple(axes), (), inner.block.writes, init))
     nest = _nest(tir.BlockRealize(tuple(values), predicate, block), kept)
     for loop in kept:
         renamed[loop.var] = tir.Var(loop.var.name, loop.var.dtype)

@@ -11,7 +11,7 @@ from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr
 from mlcc.ir.visit import substitute
-from mlcc.passes.schedule.buffers import listing
+from mlcc.passes.schedule.buffers import list_buffers
 from mlcc.passes.schedule.maps import call_map
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import describe, primitive
@@ -114,7 +114,7 @@ def _check_kind(kind: str) -> None:
 def _check_index(block: tir.Block, kind: str, index: int) -> None:
     regions = block.reads if kind == "read" else block.writes
     if not 0 <= index < len(regions):
-        raise Refusal("E0614", f"block `{block.name}` has no {kind} buffer {index}", block, listing(block))
+        raise Refusal("E0614", f"block `{block.name}` has no {kind} buffer {index}", block, list_buffers(block))
 
 
 def _replace_block(state: State, place: BlockRef, new: tir.Block) -> None:

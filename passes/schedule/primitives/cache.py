@@ -6,33 +6,33 @@ from collections.abc import Iterable
 from functools import reduce
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.intset import cover, from_range, union
+from mlcc.arith.intset import from_range, to_range, union
 from mlcc.arith.regions import full_region
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import children, walk
 from mlcc.ir.tir import Range
 from mlcc.ir.visit import used_vars
-from mlcc.passes.schedule.analysis.block_access import own_region, with_regions
+from mlcc.passes.schedule.analysis.block_access import exact_region, with_regions
 from mlcc.passes.schedule.analysis.checks import scope_root
-from mlcc.passes.schedule.analysis.region_cover import region_cover_violation, spell
+from mlcc.passes.schedule.analysis.region_cover import region_cover_violation, region_text
 from mlcc.passes.schedule.analysis.scope import producers, scope_info
 from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.rewrite.cache_stage import (
-    Spot,
+    InsertionPoint,
+    buffer_in_scope,
     copy_stage,
-    covers_all,
+    covers_relaxed_region,
     dependents,
-    in_scope,
+    insertion_point_after,
     nested_guard,
     only_writer,
     outer_guard,
-    place_after,
-    relaxed,
+    relaxed_region,
 )
-from mlcc.passes.schedule.rewrite.retarget import SAME, Retarget, shifted
+from mlcc.passes.schedule.rewrite.retarget import SAME_INDEXING, Retarget, shifted_indexing
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.storage import check_scope
 from mlcc.passes.schedule.tree import Rebuild, Tree, child_realizes
@@ -61,20 +61,20 @@ def cache_read(
     buffer = place.buffer
     consumers = _record_arguments(state, "read_buffer_index", place.index, consumer_blocks)
     scope = scope_root(tree, node)
-    check_readers_covered(tree, scope, buffer)
+    check_reads_covered(tree, scope, buffer)
 
     guard: tir.Expr = tir.TRUE
     writer = only_writer(tree, scope, buffer)
     if writer is not None and consumers and _all_before(tree, scope, [node, *consumers], writer):
         writer = None  # they read what was there before
     if writer is None:
-        spot = Spot(scope, scope.body[0])
+        spot = InsertionPoint(scope, scope.body[0])
         region = _input_region(tree, scope, node, buffer, consumers)
     else:
         written = region_of(writer.writes, buffer, writer)
         assert written is not None
-        spot = place_after(tree, scope, writer, consumers or dependents(tree, scope, writer))
-        region = relaxed(tree, writer, own_region(writer, written, writing=True), spot.holder)
+        spot = insertion_point_after(tree, scope, writer, consumers or dependents(tree, scope, writer))
+        region = relaxed_region(tree, writer, exact_region(writer, written, writing=True), spot.holder)
         guard = outer_guard(tree, writer, spot.holder)
         _check_written(tree, writer, region, spot)
         _check_readers_after(tree, scope, buffer, writer, spot, consumers)
@@ -85,13 +85,13 @@ def cache_read(
         _check_one_region(tree, scope, buffer)
         users = list(consumers) or [r.block for r in tree.child_realizes(scope.body)]
         _check_no_pointer_into(region, users)
-    cache = in_scope(buffer, storage_scope, tuple(s.extent for s in region.region) if compact else None)
+    cache = buffer_in_scope(buffer, storage_scope, tuple(s.extent for s in region.region) if compact else None)
     stage = copy_stage(region, buffer, cache, storage_scope, compact, guard, partial)
     retarget = Retarget(
         buffer, cache,
-        takes=lambda b: b is not scope and (not consumers or b in consumers),
+        applies_to=lambda b: b is not scope and (not consumers or b in consumers),
         skips=lambda b: region_of(b.writes, buffer, b) is not None,
-        how=shifted([s.min for s in region.region]) if compact else SAME,
+        indexing=shifted_indexing([s.min for s in region.region]) if compact else SAME_INDEXING,
     )  # fmt: skip
     edit = Rebuild(tree)
     for realize in tree.child_realizes(scope.body):
@@ -127,30 +127,30 @@ def cache_write(
     consumers = _record_arguments(state, "write_buffer_index", place.index, consumer_blocks)
     scope = scope_root(tree, node)
     only_writer(tree, scope, buffer)
-    check_starts_afresh(tree, node, buffer)
+    check_no_prior_value(tree, node, buffer)
     for ref in consumer_blocks or ():
         _check_reads_cache(tree, node, buffer, ref.block)
 
     written = region_of(node.writes, buffer, node)
     assert written is not None
-    written = own_region(node, written, writing=True)
-    spot = place_after(tree, scope, node, [b for b in dependents(tree, scope, node) if b not in consumers])
+    written = exact_region(node, written, writing=True)
+    spot = insertion_point_after(tree, scope, node, [b for b in dependents(tree, scope, node) if b not in consumers])
     guard = nested_guard(node, buffer, writing=True)
-    region = relaxed(tree, node, written, spot.holder, guard)
+    region = relaxed_region(tree, node, written, spot.holder, guard)
     _check_written(tree, node, region, spot, guard)
     partial = spot.holder is scope and _depends_on_outer_loops(tree, region)
     compact = spot.holder is scope and not partial
     if compact:
         _check_one_region(tree, scope, buffer)
         _check_no_pointer_into(region, [node, *consumers])
-    cache = in_scope(buffer, storage_scope, tuple(s.extent for s in region.region) if compact else None)
+    cache = buffer_in_scope(buffer, storage_scope, tuple(s.extent for s in region.region) if compact else None)
     outer = outer_guard(tree, node, spot.holder)
     stage = copy_stage(region, cache, buffer, storage_scope, compact, outer, partial)
     inside = {n for n in walk(node) if isinstance(n, tir.Block)}
     retarget = Retarget(
         buffer, cache,
-        takes=lambda b: b in inside or b in consumers,
-        how=shifted([s.min for s in region.region]) if compact else SAME,
+        applies_to=lambda b: b in inside or b in consumers,
+        indexing=shifted_indexing([s.min for s in region.region]) if compact else SAME_INDEXING,
         stores=True,
     )  # fmt: skip
     edit = Rebuild(tree)
@@ -188,16 +188,16 @@ def _input_region(
     if users <= {block, *(r.block for r in child_realizes(block.body))}:
         guard = nested_guard(block, buffer, writing=False)
         if tir.const_int(guard) != 1:
-            return relaxed(tree, block, read, scope, guard)
+            return relaxed_region(tree, block, read, scope, guard)
     stated = region_of(scope.reads, buffer, scope)
     inside = scope_info(tree, scope).readers.get(buffer, ())
     if stated is not None or scope is tree.root or not inside or not _is_written(tree, buffer):
         return stated or full_region(buffer)
     # a scope that does not declare what it reads, as in a partitioned loop: the rest may not be written yet
-    regions = [own_region(b, r, writing=False) for b in inside for r in with_regions(b).reads if r.buffer is buffer]
-    whole = [relaxed(tree, b, r, scope) for b, r in zip(inside, regions, strict=True)]
+    regions = [exact_region(b, r, writing=False) for b in inside for r in with_regions(b).reads if r.buffer is buffer]
+    whole = [relaxed_region(tree, b, r, scope) for b, r in zip(inside, regions, strict=True)]
     for reader, region, part in zip(inside, regions, whole, strict=True):
-        if not covers_all(tree, reader, region, scope):
+        if not covers_relaxed_region(tree, reader, region, scope):
             raise Refusal(
                 "E0642", f"block `{reader.name}` does not read all of {_region_text(part)}, and the copy would, where"
                 " nobody may have written", reader,
@@ -206,7 +206,7 @@ def _input_region(
     spans = [[from_range(span) for span in part.region] for part in whole]
     joined = [reduce(lambda a, b: union(a, b, analyzer), column) for column in zip(*spans, strict=True)]
     shape = [Range(c.const(0, n.dtype), n) for n in buffer.shape]
-    return tir.BufferRegion(buffer, tuple(cover(i, n, analyzer) for i, n in zip(joined, shape, strict=True)))
+    return tir.BufferRegion(buffer, tuple(to_range(i, n, analyzer) for i, n in zip(joined, shape, strict=True)))
 
 
 def _is_written(tree: Tree, buffer: tir.Buffer) -> bool:
@@ -219,13 +219,13 @@ def _depends_on_outer_loops(tree: Tree, region: tir.BufferRegion) -> bool:
 
 
 def _region_text(region: tir.BufferRegion) -> str:
-    return spell(region.buffer, [from_range(s) for s in region.region])
+    return region_text(region.buffer, [from_range(s) for s in region.region])
 
 
 # ---------------------------------------------------------------- checks
 
 
-def check_readers_covered(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> None:
+def check_reads_covered(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> None:
     """Refuse (E0642) if some block of the scope reads more of `buffer` than blocks there have written."""
     for block in scope_info(tree, scope).readers.get(buffer, ()):
         violation = region_cover_violation(tree, block)
@@ -235,13 +235,15 @@ def check_readers_covered(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> N
 
 
 def _check_written(
-    tree: Tree, writer: tir.Block, region: tir.BufferRegion, spot: Spot, guard: tir.Expr = tir.TRUE
+    tree: Tree, writer: tir.Block, region: tir.BufferRegion, spot: InsertionPoint, guard: tir.Expr = tir.TRUE
 ) -> None:
     """Refuse (E0642) a copy of elements that the writer may not write."""
     written = region_of(writer.writes, region.buffer, writer)
     assert written is not None
-    own = own_region(writer, written, writing=True)
-    if not covers_all(tree, writer, own, spot.holder, guard) or not _inner_cover(tree, writer, region.buffer):
+    own = exact_region(writer, written, writing=True)
+    if not covers_relaxed_region(tree, writer, own, spot.holder, guard) or not _inner_cover(
+        tree, writer, region.buffer
+    ):
         raise Refusal(
             "E0642", f"block `{writer.name}` may leave out some of {_region_text(region)}, so the copy would contain"
             " garbage", writer,
@@ -265,7 +267,7 @@ def _inner_cover(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> bool:
 
 
 def _check_readers_after(
-    tree: Tree, scope: tir.Block, buffer: tir.Buffer, writer: tir.Block, spot: Spot,
+    tree: Tree, scope: tir.Block, buffer: tir.Buffer, writer: tir.Block, spot: InsertionPoint,
     consumers: dict[tir.Block, None],
 ) -> None:  # fmt: skip
     """Refuse (E0642) a reader of the cache that runs before it is filled."""
@@ -298,7 +300,7 @@ def _all_before(tree: Tree, scope: tir.Block, blocks: Iterable[tir.Block], other
     return all(position(block) < position(other) for block in blocks)
 
 
-def check_starts_afresh(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> None:
+def check_no_prior_value(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> None:
     """Refuse (E0642) a block that continues from the previous contents of the buffer."""
     if (
         block.init is None
@@ -363,7 +365,7 @@ def _check_no_pointer_into(region: tir.BufferRegion, blocks: Iterable[tir.Block]
         if any(n is buffer.data for n in _expressions(block)):
             raise Refusal(
                 "E0643", f"block `{block.name}` uses `{buffer.name}` by its pointer, and the cache would hold only"
-                f" {spell(buffer, [from_range(s) for s in region.region])}", block,
+                f" {region_text(buffer, [from_range(s) for s in region.region])}", block,
             )  # fmt: skip
 
 

@@ -12,10 +12,10 @@ from mlcc.ir.tir import TRUE, Expr, IterKind, Range
 from mlcc.ir.visit import Rewriter, substitute, used_vars
 from mlcc.passes.schedule.analysis.bindings import bindings
 from mlcc.passes.schedule.analysis.checks import scope_root
-from mlcc.passes.schedule.analysis.index_terms import Terms, repeated_terms, vars_in_order
+from mlcc.passes.schedule.analysis.common_terms import TermEquality, repeated_terms, vars_in_order
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
-from mlcc.passes.schedule.rewrite.cache_stage import Stage, driving_loops, in_loops, with_data
+from mlcc.passes.schedule.rewrite.cache_stage import Stage, driving_loops, stage_in_loops, with_new_data
 from mlcc.passes.schedule.rewrite.retarget import point
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.storage import check_scope
@@ -40,7 +40,7 @@ def cache_index(state: State, block: BlockRef, storage_scope: str, cse_thresh: i
         raise Refusal("E0613", f"`cse_thresh` of `cache_index` must be a count, not {cse_thresh}")
     tree, node = block.tree, block.block
     scope = scope_root(tree, node)
-    terms = Terms()
+    terms = TermEquality()
     repeated = repeated_terms(_stores((*(node.init or ()), *node.body)), cse_thresh, terms)
     if not repeated:
         return []
@@ -102,7 +102,7 @@ def _stage(
         shape.append(c.add(high, 1))
     strides = (1,) if len(shape) == 1 else ()
     buffer = c.make_buffer(f"index_var_{number}", tuple(shape), term.dtype, strides=strides)
-    buffer = with_data(buffer, storage)
+    buffer = with_new_data(buffer, storage)
 
     fresh: dict[tir.Var, Expr] = {o.var: tir.Var(f"ax{n}", o.var.dtype) for n, o in enumerate(driving)}
     own = [tir.Var(f"v{n}", var.dtype) for n, var in enumerate(used)]
@@ -115,11 +115,11 @@ def _stage(
     block = tir.Block(f"index_{number}", tuple(axes), (), (tir.BufferRegion(buffer, point(own)),), (store,))
     inner = tir.BlockRealize(tuple(substitute(values[var], fresh) for var in used), TRUE, block)
     spans = [Range(substitute(o.min, fresh), substitute(o.extent, fresh)) for o in driving]
-    nest = in_loops([(fresh[o.var], span) for o, span in zip(driving, spans, strict=True)], inner)  # type: ignore[misc]
+    nest = stage_in_loops([(fresh[o.var], span) for o, span in zip(driving, spans, strict=True)], inner)  # type: ignore[misc]
     return nest, tir.BufferLoad(term.dtype, buffer, tuple(used))
 
 
-def _with_loads(body: tuple[tir.Stmt, ...], loads: list[tuple[Expr, tir.BufferLoad]], terms: Terms) -> Any:
+def _with_loads(body: tuple[tir.Stmt, ...], loads: list[tuple[Expr, tir.BufferLoad]], terms: TermEquality) -> Any:
     """The statements with each term, the larger ones first, replaced by its load in the stores of the block."""
     for term, load in loads:
         rewrite = _TermReplacer(term, load, terms)
@@ -128,7 +128,7 @@ def _with_loads(body: tuple[tir.Stmt, ...], loads: list[tuple[Expr, tir.BufferLo
 
 
 class _TermReplacer(Rewriter):
-    def __init__(self, term: Expr, load: tir.BufferLoad, terms: Terms) -> None:
+    def __init__(self, term: Expr, load: tir.BufferLoad, terms: TermEquality) -> None:
         super().__init__()
         self._term, self._load, self._terms = term, load, terms
         self._in_store = False

@@ -10,11 +10,11 @@ from mlcc.ir.tir import TRUE, IntImm, Range
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.schedule.analysis.bindings import bindings
 from mlcc.passes.schedule.analysis.checks import scope_root
-from mlcc.passes.schedule.buffers import BufferArg, listing, region_of
-from mlcc.passes.schedule.primitives.cache import check_readers_covered
+from mlcc.passes.schedule.buffers import BufferArg, list_buffers, region_of
+from mlcc.passes.schedule.primitives.cache import check_reads_covered
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
-from mlcc.passes.schedule.rewrite.cache_stage import Stage, copy_stage, in_loops, in_scope
+from mlcc.passes.schedule.rewrite.cache_stage import Stage, buffer_in_scope, copy_stage, stage_in_loops
 from mlcc.passes.schedule.rewrite.retarget import Retarget
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.storage import check_scope
@@ -40,17 +40,17 @@ def cache_inplace(state: State, block: BlockRef, read_buffer_index: BufferArg, s
     buffer = place.buffer
     state.recorded["read_buffer_index"] = place.index
     scope = scope_root(tree, node)
-    check_readers_covered(tree, scope, buffer)
+    check_reads_covered(tree, scope, buffer)
     read = region_of(node.reads, buffer, node)
     written = region_of(node.writes, buffer, node)
     assert read is not None
     if written is None:
         raise Refusal(
             "E0644", f"block `{node.name}` reads `{buffer.name}` and does not write it", node,
-            f'{listing(node)}; to cache what is only read: `sch.cache_read("{node.name}", {place.index}, scope)`',
+            f'{list_buffers(node)}; to cache what is only read: `sch.cache_read("{node.name}", {place.index}, scope)`',
         )  # fmt: skip
 
-    cache = in_scope(buffer, storage_scope)
+    cache = buffer_in_scope(buffer, storage_scope)
     realize = tree.realize(node)
     stages = []
     for region, source, target in ((read, buffer, cache), (written, cache, buffer)):
@@ -59,7 +59,7 @@ def cache_inplace(state: State, block: BlockRef, read_buffer_index: BufferArg, s
         stages.append(_guarded(tree, realize, stage, outside))
     copy_in, copy_out = stages
     inside = {n for n in walk(node) if isinstance(n, tir.Block)}
-    retarget = Retarget(buffer, cache, takes=inside.__contains__, stores=True)
+    retarget = Retarget(buffer, cache, applies_to=inside.__contains__, stores=True)
     edit = Rebuild(tree)
     edit.put(realize, retarget.visit(realize))
     edit.before(realize, copy_in.nest)
@@ -98,4 +98,4 @@ def _guarded(tree: Tree, realize: tir.BlockRealize, stage: Stage, region: tir.Bu
                     )  # fmt: skip
     if predicate is TRUE:
         return stage
-    return in_loops([(o.var, Range(o.min, o.extent)) for o in loops], replace(inner, predicate=predicate))
+    return stage_in_loops([(o.var, Range(o.min, o.extent)) for o in loops], replace(inner, predicate=predicate))

@@ -16,17 +16,17 @@ from mlcc.ir.tir import Expr
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.schedule.analysis.axis_domains import Box, axis_domains
 from mlcc.passes.schedule.analysis.bindings import bindings, loop_domain
-from mlcc.passes.schedule.analysis.block_access import own_region, with_regions
+from mlcc.passes.schedule.analysis.block_access import exact_region, with_regions
 from mlcc.passes.schedule.analysis.checks import check_complete_or_reduction_block, check_not_output, scope_root
-from mlcc.passes.schedule.analysis.insertion import LAST, position, split_body
+from mlcc.passes.schedule.analysis.insertion import LAST, insertion_position, insertion_range
 from mlcc.passes.schedule.analysis.move_legality import check_order, check_same_iterations
 from mlcc.passes.schedule.analysis.new_nest import NewNest
 from mlcc.passes.schedule.analysis.scope import consumers, producers
 from mlcc.passes.schedule.primitives.inline import inline_into_consumers, inline_into_producer
-from mlcc.passes.schedule.primitives.offers import offering_places
+from mlcc.passes.schedule.primitives.suggestions import suggesting_places
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
-from mlcc.passes.schedule.rewrite.removal import removable
+from mlcc.passes.schedule.rewrite.removal import removable_statement
 from mlcc.passes.schedule.state import INLINE, ROOT, BlockRef, LoopRef, State
 from mlcc.passes.schedule.tree import Rebuild, Tree
 
@@ -67,7 +67,7 @@ def _move(
         (inline_into_producer if reverse else inline_into_consumers)(state, block)
         return
     assert isinstance(loop, LoopRef)
-    with offering_places(state, block, reverse):
+    with suggesting_places(state, block, reverse):
         plan = plan_move(block, loop, preserve_unit_loops, index, reverse)
     edit = Rebuild(block.tree)
     edit.put(plan.removed)
@@ -116,15 +116,15 @@ def _plan(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: in
     _check_loop_variables(tree, block, loop)
     if not reverse:
         check_not_output(tree, block, scope)
-    removed = removable(tree, block)
+    removed = removable_statement(tree, block)
     before, after = producers(tree, block), consumers(tree, block)
-    split = split_body(tree, block, loop.body, before, after)
+    split = insertion_range(tree, block, loop.body, before, after)
     needed = _incomplete_producers(tree, block, loop, before) if reverse else after
     missing = [b for b in needed if b not in split.below]
     if missing:
         raise _not_below_loop(block, loop, missing, reverse)
     check_order(tree, block, loop, before, after)
-    at = position(split, index, loop)
+    at = insertion_position(split, index, loop)
     analyzer = shape_analyzer(tree.func)
     around = [*tree.loops_above(loop), loop]
     for outer in reversed(around):
@@ -262,7 +262,7 @@ def _regions(
         declared = with_regions(other)
         for region in declared.writes if reverse else declared.reads:
             if region.buffer in required:
-                region = own_region(other, region, writing=True) if reverse else region
+                region = exact_region(other, region, writing=True) if reverse else region
                 scope = "global" if reverse else region.buffer.scope
                 domain = loop_domain(tree, tree.parent(realize), loop, scope)
                 intervals = {var: from_range(span) for var, span in domain.items()}

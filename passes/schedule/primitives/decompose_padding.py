@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.conditions import operands
+from mlcc.arith.conditions import conjunct_operands
 from mlcc.arith.iter_map import detect_iter_map
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -101,7 +101,7 @@ def _match(realize: tir.BlockRealize, loops: list[tir.For]) -> _Padding:
     for var, span in ranges.items():
         analyzer.bind(var, span)
     predicate: tir.Expr = tir.TRUE
-    for part in operands(c.logical_and(substitute(condition, values), realize.predicate)):
+    for part in conjunct_operands(c.logical_and(substitute(condition, values), realize.predicate)):
         predicate = c.logical_and(predicate, _without_likely(part))
     predicate = analyzer.simplify(predicate)
     if tir.const_int(predicate) == 1:

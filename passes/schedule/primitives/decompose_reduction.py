@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.conditions import operands
+from mlcc.arith.conditions import conjunct_operands
 from mlcc.arith.iter_map import detect_iter_map
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.analysis.bindings import bound_vars, vars_of
-from mlcc.passes.schedule.analysis.block_access import with_own_reads
+from mlcc.passes.schedule.analysis.block_access import with_loads_declared
 from mlcc.passes.schedule.analysis.checks import check_reduction_block, scope_root
-from mlcc.passes.schedule.analysis.first_round import condition_at_start
-from mlcc.passes.schedule.analysis.scope import outside_write, scope_info
+from mlcc.passes.schedule.analysis.first_iteration import first_iteration_condition
+from mlcc.passes.schedule.analysis.scope import escaping_write, scope_info
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
@@ -56,7 +56,7 @@ def decompose_reduction(state: State, block: BlockRef, loop: LoopRef) -> BlockRe
         f"{old.name}_init", tuple(axes), (), substitute(old.writes, renamed), substitute(old.init, renamed),
         annotations=old.annotations,
     )  # fmt: skip
-    init = with_own_reads(init)
+    init = with_loads_declared(init)
     predicate = _init_condition(block, {at.var: at.min for at in below if at.var in discarded}, used)
     body: tir.Stmt = tir.BlockRealize(tuple(values), predicate, init)
     fresh = {at.var: tir.Var(f"{at.var.name}_init", at.var.dtype) for at in chosen}
@@ -127,13 +127,13 @@ def _init_condition(block: BlockRef, start: dict[tir.Var, tir.Expr], used: set[t
     analyzer = Analyzer()
     for at in block.tree.loops_above(block.block):
         analyzer.bind(at.var, tir.Range(at.min, at.extent))
-    for part in operands(block.realize.predicate):
+    for part in conjunct_operands(block.realize.predicate):
         names = vars_of(part)
         if names & start.keys() and not names & used:
             continue
         if names & start.keys() and _init_touches_no_values(block, names):
             continue
-        needed = condition_at_start(part, start, analyzer) if names & start.keys() else part
+        needed = first_iteration_condition(part, start, analyzer) if names & start.keys() else part
         if needed is None:
             raise Refusal(
                 "E0663",
@@ -153,7 +153,7 @@ def _init_touches_no_values(block: BlockRef, names: set[tir.Var]) -> bool:
     """
     old, scope = block.block, scope_root(block.tree, block.block)
     loops = {at.var: tir.Range(at.min, at.extent) for at in block.tree.loops_above(old)}
-    if outside_write(old, scope) is not None or not names & loops.keys() <= bound_vars(block.realize):
+    if escaping_write(old, scope) is not None or not names & loops.keys() <= bound_vars(block.realize):
         return False
     writers = scope_info(block.tree, scope).writers
     if any(writer is not old for region in old.writes for writer in writers.get(region.buffer, ())):

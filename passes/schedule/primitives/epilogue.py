@@ -13,16 +13,16 @@ from mlcc.passes.schedule.analysis.checks import (
     check_reduction_block,
     scope_root,
 )
-from mlcc.passes.schedule.analysis.move_legality import cut_axis
+from mlcc.passes.schedule.analysis.move_legality import partly_covered_axis
 from mlcc.passes.schedule.analysis.reducers import REDUCERS, reduction_parts
 from mlcc.passes.schedule.analysis.region_cover import stage_pipeline_violation
 from mlcc.passes.schedule.analysis.scope import consumers
 from mlcc.passes.schedule.primitives.inline import check_no_pointer_use
-from mlcc.passes.schedule.primitives.offers import block_text
+from mlcc.passes.schedule.primitives.suggestions import block_text
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.rewrite.inline_producer import only_store
-from mlcc.passes.schedule.rewrite.removal import removable
+from mlcc.passes.schedule.rewrite.removal import removable_statement
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.tree import Rebuild, Tree
 
@@ -56,11 +56,11 @@ def fuse_reduction_epilogue(
         words = f"`{fusion.buffer.name}` would no longer be computed: {names} reads it too"
         raise Refusal("E0646", words, (epilogue, *others))
     check_no_pointer_use(tree, scope, epilogue, fusion.buffer)
-    if cut_axis(tree, tree.realize(epilogue), (IterKind.SPATIAL,)) is not None:
+    if partly_covered_axis(tree, tree.realize(epilogue), (IterKind.SPATIAL,)) is not None:
         raise fusion.refusal("it runs for a part of its axes only")
     fused = fusion.block(every_step)
     edit = Rebuild(tree)
-    edit.put(removable(tree, epilogue))
+    edit.put(removable_statement(tree, epilogue))
     edit.put_block(reduction, fused)
     func = edit.build()
     fused_tree = Tree(func)

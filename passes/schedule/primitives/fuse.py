@@ -7,10 +7,10 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import Expr, ForKind, IntImm, const_int
-from mlcc.ir.visit import another_var
-from mlcc.passes.schedule.analysis.bindings import keep_bindings
+from mlcc.ir.visit import fresh_var_like
+from mlcc.passes.schedule.analysis.bindings import remember_bindings
 from mlcc.passes.schedule.analysis.checks import check_loop_starts_at_zero
-from mlcc.passes.schedule.analysis.dependences import conflict, merge_violation
+from mlcc.passes.schedule.analysis.dependences import conflicting_buffers, merge_violation
 from mlcc.passes.schedule.primitives.loop_checks import check_plain, same_function
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -57,7 +57,7 @@ def fuse(state: State, *loops: LoopRef, preserve_unit_iters: bool = True) -> Loo
     new_loop = tir.For(fused, IntImm(fused.dtype, 0), extent, ForKind.SERIAL, body, span=olds[0].span)
     edit = Rebuild(tree)
     edit.put(olds[0], simplify_bindings(new_loop, tree.loops_above(olds[0]), preserve_unit_iters, reuse))
-    keep_bindings(tree, state.update(func_name, edit, reuse))
+    remember_bindings(tree, state.update(func_name, edit, reuse))
     return state.loop_ref(func_name, fused)
 
 
@@ -117,7 +117,7 @@ def merge(state: State, *loops: LoopRef) -> LoopRef:
     nests = _nests(tree, [loop.loop for loop in loops])
     _check_nests(tree, nests)
     _check_order(tree, nests)
-    merged = [another_var(loop.var, "_m") for loop in nests[0]]
+    merged = [fresh_var_like(loop.var, "_m") for loop in nests[0]]
     reuse: Reuse = {}
     body: Body = ()
     for nest in nests:
@@ -198,7 +198,7 @@ def _check_order(tree: Tree, nests: list[list[tir.For]]) -> None:
     for head in heads[:-1]:
         at = body.index(head)
         for between in body[min(at, target) + 1 : max(at, target)]:
-            buffers = [] if between in heads else list(conflict(head, between))
+            buffers = [] if between in heads else list(conflicting_buffers(head, between))
             if buffers:
                 raise Refusal(
                     "E0633",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mlcc.ir import tir
 from mlcc.passes.schedule.analysis.checks import check_complete_block, check_not_output, scope_root
-from mlcc.passes.schedule.primitives.offers import offering_places
+from mlcc.passes.schedule.primitives.suggestions import suggesting_places
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.rewrite.inline_consumer import ConsumerInlining, single_producer, single_read
 from mlcc.passes.schedule.rewrite.inline_producer import ProducerInlining
 from mlcc.passes.schedule.rewrite.inline_rewrite import ScopeRewriter, pointer_use
-from mlcc.passes.schedule.rewrite.removal import removable
+from mlcc.passes.schedule.rewrite.removal import removable_statement
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.tree import Rebuild, Tree
 
@@ -23,7 +23,7 @@ def compute_inline(state: State, block: BlockRef) -> None:
     them, and is not the only one of its scope. Refused otherwise (E0645, E0646, E0647, E0656, E0658, E0659).
     TVM: `compute_inline`.
     """
-    with offering_places(state, block, reverse=False):
+    with suggesting_places(state, block, reverse=False):
         inline_into_consumers(state, block)
 
 
@@ -36,7 +36,7 @@ def reverse_compute_inline(state: State, block: BlockRef) -> None:
     them. Where the producer computes more than the block takes, it gets a predicate. Refused otherwise (E0645, E0646,
     E0647, E0656, E0658, E0659). TVM: `reverse_compute_inline`.
     """
-    with offering_places(state, block, reverse=True):
+    with suggesting_places(state, block, reverse=True):
         inline_into_producer(state, block)
 
 
@@ -52,7 +52,7 @@ def inline_into_consumers(state: State, ref: BlockRef, check_only: bool = False)
     check_not_output(tree, block, scope)
     check_complete_block(tree, block, scope)
     inlining = ProducerInlining(block, buffer)
-    removed = removable(tree, block)
+    removed = removable_statement(tree, block)
     check_no_pointer_use(tree, scope, block, buffer)
     if check_only:
         return
@@ -88,7 +88,7 @@ def inline_into_producer(state: State, ref: BlockRef, check_only: bool = False) 
     check_not_output(tree, producer, scope)
     around = tree.loops_above(producer)
     inlining = ConsumerInlining(ref.realize, tree.loops_above(block), producer, buffer, around)
-    removed = removable(tree, block)
+    removed = removable_statement(tree, block)
     check_no_pointer_use(tree, scope, block, buffer)
     if check_only:
         return

@@ -15,10 +15,10 @@ from mlcc.ir.dtypes import INT32, DType
 from mlcc.ir.node import replace, walk
 from mlcc.passes.schedule.analysis.block_access import defining_block
 from mlcc.passes.schedule.buffers import BufferArg
-from mlcc.passes.schedule.index_maps import IndexMapArg, decided, spelled
+from mlcc.passes.schedule.index_maps import IndexMapArg, index_map_text, resolve_sampled
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
-from mlcc.passes.schedule.rewrite.layout_plan import Plan, plan_padding
+from mlcc.passes.schedule.rewrite.layout_padding import PaddingPlan, plan_padding
 from mlcc.passes.schedule.rewrite.layout_rewrite import LayoutRewriter
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.substitution import TrackedSubstitute
@@ -46,7 +46,7 @@ def transform_layout(
     site = _definition_site(block, old)
     dtype = old.shape[0].dtype if old.shape else INT32
     given, separators = index_map.separated(len(old.shape), dtype)
-    mapping, recorded = decided(block, of_dtype(given, dtype), separators)
+    mapping, recorded = resolve_sampled(block, map_with_dtype(given, dtype), separators)
     state.recorded.update(buffer=place.pair, index_map=recorded)
     analyzer = shape_analyzer(tree.func)
     padding: tir.Expr = c.const(False)
@@ -59,7 +59,7 @@ def transform_layout(
             _check_injective(mapping, back, ranges)
     except IndexMapError as exc:
         raise Refusal(
-            "E0670", f"`{old.name}` cannot be stored with the map {spelled(mapping)}: {exc}", block.block
+            "E0670", f"`{old.name}` cannot be stored with the map {index_map_text(mapping)}: {exc}", block.block
         ) from None
     pad = None if pad_value is None else _pad_value(pad_value, mapping, old, dtype)
     state.recorded["pad_value"] = pad
@@ -72,7 +72,7 @@ def transform_layout(
             "set `pad_value=` for these places, or use a map without padding",
         )
     new = replace(old, shape=shape, axis_separators=separators or old.axis_separators)
-    plan = Plan() if pad is None or back is None else plan_padding(site, old, new, back, padding, pad, analyzer)
+    plan = PaddingPlan() if pad is None or back is None else plan_padding(site, old, new, back, padding, pad, analyzer)
     rewriter = LayoutRewriter(site, old, new, mapping, plan)
     _check_views(site, old)
     _replace_site(state, block, site, old, new, rewriter.block(site), rewriter.reuse)
@@ -115,12 +115,12 @@ def shape_analyzer(func: tir.PrimFunc) -> Analyzer:
     return analyzer
 
 
-def of_dtype(given: tir.IndexMap, dtype: DType) -> tir.IndexMap:
+def map_with_dtype(given: tir.IndexMap, dtype: DType) -> tir.IndexMap:
     """The map with indices of another dtype, and results of it too."""
     if all(v.dtype is dtype for v in given.indices):
         return given
     fresh = tuple(tir.Var(v.name, dtype) for v in given.indices)
-    back = None if given.inverse is None else of_dtype(given.inverse, dtype)
+    back = None if given.inverse is None else map_with_dtype(given.inverse, dtype)
     return tir.IndexMap(fresh, tuple(c.cast(dtype, r) for r in im.map_indices(given, fresh)), back)
 
 

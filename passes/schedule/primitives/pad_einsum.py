@@ -17,7 +17,7 @@ from mlcc.passes.schedule.analysis.checks import scope_root
 from mlcc.passes.schedule.analysis.reducers import reduction_parts
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
-from mlcc.passes.schedule.rewrite.cache_stage import covers_all
+from mlcc.passes.schedule.rewrite.cache_stage import covers_relaxed_region
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.tree import Rebuild, child_realizes
 
@@ -126,7 +126,9 @@ def _window(index: tir.Expr, axes: set[tir.Var]) -> tuple[dict[tir.Var, int], in
 def _check_writes_all(block: BlockRef, scope: tir.Block, padded: _Extents) -> None:
     """Refuse (E0674) a block that leaves out a part of its output, which the copy back would write."""
     for region in block.block.writes:
-        if any(span.min in padded for span in region.region) and not covers_all(block.tree, block.block, region, scope):
+        if any(span.min in padded for span in region.region) and not covers_relaxed_region(
+            block.tree, block.block, region, scope
+        ):
             message = f"block `{block.block.name}` does not write all of `{region.buffer.name}` that its axes reach"
             raise Refusal("E0674", message, block.block)
 

@@ -14,12 +14,12 @@ from mlcc.ir.node import Attrs, walk
 from mlcc.ir.tir import TRUE, Expr, ForKind, IterKind, Range
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.analysis.bindings import bindings, loop_domain, vars_of
-from mlcc.passes.schedule.analysis.block_access import own_region
+from mlcc.passes.schedule.analysis.block_access import exact_region
 from mlcc.passes.schedule.analysis.checks import scope_root
 from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
-from mlcc.passes.schedule.rewrite.cache_stage import in_scope
+from mlcc.passes.schedule.rewrite.cache_stage import buffer_in_scope
 from mlcc.passes.schedule.rewrite.retarget import Retarget
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
 from mlcc.passes.schedule.storage import check_scope
@@ -71,7 +71,7 @@ def _insert_copy(state: State, ref: LoopRef, buffer: tir.Buffer, storage: str, r
     scope = scope_root(tree, loop, require_stage_pipeline=True)
     uses = _uses(loop, buffer)
     at = _position(loop, buffer, uses, reading)
-    cache = in_scope(buffer, storage)
+    cache = buffer_in_scope(buffer, storage)
     # all threads of a shared memory may read it; each copies back what it has written itself
     spans = _accessed_region(tree, loop, buffer, cache.scope if reading else "global", reading)
     _check_inside(tree, loop, buffer, spans, reading)
@@ -83,7 +83,7 @@ def _insert_copy(state: State, ref: LoopRef, buffer: tir.Buffer, storage: str, r
     for stmt in loop.body[at:] if reading else loop.body[:at]:
         for realize in child_realizes((stmt,)):
             inside = {n for n in walk(realize) if isinstance(n, tir.Block)}
-            retarget = Retarget(buffer, cache, takes=inside.__contains__, stores=True)
+            retarget = Retarget(buffer, cache, applies_to=inside.__contains__, stores=True)
             rewritten = retarget.visit(realize)
             if rewritten is not realize:
                 edit.put(realize, rewritten)
@@ -167,7 +167,7 @@ def _accessed_region(tree: Tree, loop: tir.For, buffer: tir.Buffer, storage: str
         if region is None:
             continue
         if not reading:
-            region = own_region(block, region, writing=True)
+            region = exact_region(block, region, writing=True)
         domain = loop_domain(tree, tree.parent(realize), loop, storage)
         intervals = {var: from_range(span) for var, span in domain.items()}
         values = bindings(realize)

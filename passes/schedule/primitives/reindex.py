@@ -12,13 +12,19 @@ from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import children, replace, walk
 from mlcc.ir.tir import TRUE, Expr, IntImm, IterKind
 from mlcc.ir.visit import has_block, substitute, used_vars
-from mlcc.passes.schedule.analysis.block_access import own_region
+from mlcc.passes.schedule.analysis.block_access import exact_region
 from mlcc.passes.schedule.analysis.checks import scope_root
 from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
-from mlcc.passes.schedule.rewrite.cache_stage import Stage, copy_block, covers_all, in_loops, with_data
-from mlcc.passes.schedule.rewrite.retarget import Retarget, fixed
+from mlcc.passes.schedule.rewrite.cache_stage import (
+    Stage,
+    copy_block,
+    covers_relaxed_region,
+    stage_in_loops,
+    with_new_data,
+)
+from mlcc.passes.schedule.rewrite.retarget import Retarget, fixed_indexing
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.tree import Rebuild, Tree
 
@@ -49,7 +55,9 @@ def reindex(state: State, block: BlockRef, buffer: BufferArg) -> BlockRef:
         _check_writes_all(tree, scope, node, old)
     _check_no_other_use(tree, anchor, node, old, writing)
     stage = _stage(axes, indices, old, new, writing)
-    retarget = Retarget(old, new, takes=lambda b: b is node, how=fixed(tuple(a.var for a in axes)), stores=True)
+    retarget = Retarget(
+        old, new, applies_to=lambda b: b is node, indexing=fixed_indexing(tuple(a.var for a in axes)), stores=True
+    )
     edit = Rebuild(tree)
     realize = tree.realize(node)
     edit.put(realize, retarget.visit(realize))
@@ -143,7 +151,7 @@ def _check_not_updated(block: tir.Block, buffer: tir.Buffer) -> None:
 def _reindexed(buffer: tir.Buffer, axes: list[tir.IterVar]) -> tir.Buffer:
     shape = tuple(c.add(axis.dom.min, axis.dom.extent) for axis in axes)
     reindexed = replace(buffer, name=f"{buffer.name}_reindex", shape=shape, strides=(), axis_separators=())
-    return with_data(reindexed, buffer.scope)
+    return with_new_data(reindexed, buffer.scope)
 
 
 def _outermost_loop(tree: Tree, scope: tir.Block, block: tir.Block) -> tir.Stmt:
@@ -175,7 +183,7 @@ def _check_no_other_use(tree: Tree, anchor: tir.Stmt, block: tir.Block, buffer: 
 def _check_writes_all(tree: Tree, scope: tir.Block, block: tir.Block, buffer: tir.Buffer) -> None:
     """Refuse (E0642) a block that leaves out some of what its axes reach: the copy would write garbage there."""
     region = region_of(block.writes, buffer, block)
-    if region is not None and not covers_all(tree, block, own_region(block, region, writing=True), scope):
+    if region is not None and not covers_relaxed_region(tree, block, exact_region(block, region, writing=True), scope):
         raise Refusal(
             "E0642", f"block `{block.name}` may leave out some of `{buffer.name}`, so the copy would write garbage"
             " there", block,
@@ -192,4 +200,4 @@ def _stage(axes: list[tir.IterVar], indices: list[Expr], old: tir.Buffer, new: t
     iters = [tir.IterVar(var, dom, IterKind.SPATIAL) for var, dom in zip(own, doms, strict=True)]
     block = copy_block(f"{target.name}_reindex", iters, (source, sides[0]), (target, sides[1]))
     loops = [(tir.Var(f"ax{n}", axis.var.dtype), axis.dom) for n, axis in enumerate(axes)]
-    return in_loops(loops, tir.BlockRealize(tuple(var for var, _ in loops), TRUE, block))
+    return stage_in_loops(loops, tir.BlockRealize(tuple(var for var, _ in loops), TRUE, block))

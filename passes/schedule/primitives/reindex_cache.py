@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.conditions import operands
+from mlcc.arith.conditions import conjunct_operands
 from mlcc.arith.index_map import IndexMapError, map_indices, map_shape, non_surjective_inverse
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -15,23 +15,23 @@ from mlcc.ir.tir import TRUE, Expr, IterKind, Range
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.schedule.analysis.checks import scope_root
 from mlcc.passes.schedule.buffers import BufferArg, region_of
-from mlcc.passes.schedule.index_maps import IndexMapArg, decided, index_dtype
-from mlcc.passes.schedule.primitives.cache import check_starts_afresh
+from mlcc.passes.schedule.index_maps import IndexMapArg, index_dtype, resolve_sampled
+from mlcc.passes.schedule.primitives.cache import check_no_prior_value
 from mlcc.passes.schedule.primitives.reindex import accesses, in_bounds
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.rewrite.cache_stage import (
-    Spot,
+    InsertionPoint,
     Stage,
     copy_block,
     dependents,
     driving_loops,
-    in_loops,
+    insertion_point_after,
     only_writer,
-    place_after,
-    with_data,
+    stage_in_loops,
+    with_new_data,
 )
-from mlcc.passes.schedule.rewrite.retarget import Retarget, fixed
+from mlcc.passes.schedule.rewrite.retarget import Retarget, fixed_indexing
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.storage import check_scope
 from mlcc.passes.schedule.tree import Rebuild, Tree
@@ -68,7 +68,9 @@ def reindex_cache_read(
             " the buffer, and so would a copy", node,
         )  # fmt: skip
     writer = only_writer(tree, scope, buffer)
-    spot = Spot(scope, scope.body[0]) if writer is None else place_after(tree, scope, writer, [node])
+    spot = (
+        InsertionPoint(scope, scope.body[0]) if writer is None else insertion_point_after(tree, scope, writer, [node])
+    )
     state.recorded["read_buffer_index"] = place.index
     return _insert_reindexed(state, block, region, storage_scope, index_map, spot, writing=False)
 
@@ -95,17 +97,23 @@ def reindex_cache_write(
     region = region_of(node.writes, buffer, node)
     assert region is not None
     only_writer(tree, scope, buffer)
-    check_starts_afresh(tree, node, buffer)
-    spot = place_after(tree, scope, node, dependents(tree, scope, node))
+    check_no_prior_value(tree, node, buffer)
+    spot = insertion_point_after(tree, scope, node, dependents(tree, scope, node))
     state.recorded["write_buffer_index"] = place.index
     return _insert_reindexed(state, block, region, storage_scope, index_map, spot, writing=True)
 
 
 def _insert_reindexed(
-    state: State, ref: BlockRef, region: tir.BufferRegion, storage: str, arg: IndexMapArg, spot: Spot, writing: bool
+    state: State,
+    ref: BlockRef,
+    region: tir.BufferRegion,
+    storage: str,
+    arg: IndexMapArg,
+    spot: InsertionPoint,
+    writing: bool,
 ) -> BlockRef:
     tree, block = ref.tree, ref.block
-    index_map, state.recorded["index_map"] = decided(ref, arg.of(len(block.iter_vars), index_dtype(block)))
+    index_map, state.recorded["index_map"] = resolve_sampled(ref, arg.of(len(block.iter_vars), index_dtype(block)))
     old = _element_indices(block, region, writing)
     axes = [axis.var for axis in block.iter_vars]
     try:
@@ -118,7 +126,9 @@ def _insert_reindexed(
     cache = _cache(region.buffer, storage, shape)
     stage = _stage(tree, ref.realize, used, ElementCopy(region.buffer, old, cache, new, writing), spot)
     inside = {n for n in walk(block) if isinstance(n, tir.Block)} if writing else {block}
-    retarget = Retarget(region.buffer, cache, takes=inside.__contains__, how=fixed(new), stores=writing)
+    retarget = Retarget(
+        region.buffer, cache, applies_to=inside.__contains__, indexing=fixed_indexing(new), stores=writing
+    )
     edit = Rebuild(tree)
     edit.put(ref.realize, retarget.visit(ref.realize))
     spot.insert(edit, stage)
@@ -193,7 +203,7 @@ def _without_constants(index: Expr) -> Expr:
 
 def _cache(buffer: tir.Buffer, storage: str, shape: tuple[Expr, ...]) -> tir.Buffer:
     cached = replace(buffer, name=f"{buffer.name}_{storage}", shape=shape, strides=(), axis_separators=())
-    return with_data(cached, storage)
+    return with_new_data(cached, storage)
 
 
 # ---------------------------------------------------------------- the stage
@@ -210,7 +220,9 @@ class ElementCopy:
     writing: bool
 
 
-def _stage(tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy: ElementCopy, spot: Spot) -> Stage:
+def _stage(
+    tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy: ElementCopy, spot: InsertionPoint
+) -> Stage:
     """Return the loops and axes of the block on which the indices depend, around the copy of one element."""
     taken = {id(axis) for axis in used}
     pairs = [(a, v) for a, v in zip(realize.block.iter_vars, realize.values, strict=True) if id(a) in taken]
@@ -230,7 +242,7 @@ def _stage(tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy:
     block = copy_block(copy.cache.name, axes, *sides)
     predicate = _guard(tree, realize, loops, [value for _, value in pairs], spot)
     inner = tir.BlockRealize(tuple(values), substitute(predicate, fresh), block)
-    return in_loops([(fresh[o.var], span) for o, span in zip(loops, spans, strict=True)], inner)  # type: ignore[misc]
+    return stage_in_loops([(fresh[o.var], span) for o, span in zip(loops, spans, strict=True)], inner)  # type: ignore[misc]
 
 
 def _loops_below(tree: Tree, realize: tir.BlockRealize, holder: tir.Stmt) -> list[tir.For]:
@@ -244,7 +256,9 @@ def _loops_below(tree: Tree, realize: tir.BlockRealize, holder: tir.Stmt) -> lis
     return loops[::-1]
 
 
-def _guard(tree: Tree, realize: tir.BlockRealize, loops: list[tir.For], values: Sequence[Expr], spot: Spot) -> Expr:
+def _guard(
+    tree: Tree, realize: tir.BlockRealize, loops: list[tir.For], values: Sequence[Expr], spot: InsertionPoint
+) -> Expr:
     """Return the conjuncts of the predicate that hold for the copy: they use no loop that the copy lacks.
 
     `loops` are the copy's own. Refuses (E0643) a bound on what the copy's axes depend on and on loops that it has not.
@@ -252,7 +266,7 @@ def _guard(tree: Tree, realize: tir.BlockRealize, loops: list[tir.For], values: 
     others = {loop.var for loop in _loops_below(tree, realize, spot.holder)} - {loop.var for loop in loops}
     bound = used_vars(tuple(values))
     guard: Expr = TRUE
-    for part in operands(realize.predicate):
+    for part in conjunct_operands(realize.predicate):
         used = used_vars(part)
         if used & bound and used & others:
             raise Refusal(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import IterKind
-from mlcc.passes.schedule.analysis.bindings import bound_vars, keep_bindings
+from mlcc.passes.schedule.analysis.bindings import bound_vars, remember_bindings
 from mlcc.passes.schedule.analysis.checks import check_partial_affine_binding
 from mlcc.passes.schedule.analysis.dependences import reorder_violation
 from mlcc.passes.schedule.primitives.loop_checks import same_function
@@ -47,7 +47,7 @@ def reorder(state: State, *ordered_loops: LoopRef) -> None:
         body = (replace(loop, body=body),)
     edit = Rebuild(tree)
     edit.put(chain[0], *body)
-    keep_bindings(tree, state.update(func_name, edit))
+    remember_bindings(tree, state.update(func_name, edit))
 
 
 def _chain(tree: Tree, loops: list[tir.For]) -> list[tir.For]:

@@ -6,12 +6,12 @@ See Suriana, Adams and Kamil, "Parallel associative reductions in Halide" (CGO 2
 from __future__ import annotations
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.conditions import operands
+from mlcc.arith.conditions import conjunct_operands
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
-from mlcc.passes.schedule.analysis.bindings import bound_vars, keep_binding, vars_of
+from mlcc.passes.schedule.analysis.bindings import bound_vars, remember_binding, vars_of
 from mlcc.passes.schedule.analysis.block_access import points
 from mlcc.passes.schedule.analysis.checks import (
     check_loop_starts_at_zero,
@@ -19,7 +19,7 @@ from mlcc.passes.schedule.analysis.checks import (
     check_single_child,
     scope_root,
 )
-from mlcc.passes.schedule.analysis.first_round import condition_at_start
+from mlcc.passes.schedule.analysis.first_iteration import first_iteration_condition
 from mlcc.passes.schedule.analysis.reducers import ReductionParts, reduction_parts, reduction_statements
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -63,7 +63,7 @@ def rfactor(state: State, loop: LoopRef, factor_axis: int) -> BlockRef:
     edit.allocate(scope, *partial)
     new_tree = state.update(loop.func_name, edit, {block: combined.block})
     factored = child_realizes(nest)[0].block
-    keep_binding(new_tree, factored, tree, realize)  # the partial results take the iterations of the block
+    remember_binding(new_tree, factored, tree, realize)  # the partial results take the iterations of the block
     return state.block_ref(loop.func_name, factored)
 
 
@@ -134,8 +134,8 @@ def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], removed:
     for at in loops:
         analyzer.bind(at.var, tir.Range(at.min, at.extent))
     start: _Vars = {at.var: at.min for at in removed}
-    for part in operands(realize.predicate):
-        needed = condition_at_start(part, start, analyzer)
+    for part in conjunct_operands(realize.predicate):
+        needed = first_iteration_condition(part, start, analyzer)
         if needed is None:
             raise Refusal(
                 "E0664",

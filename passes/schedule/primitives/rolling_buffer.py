@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.intset import cover, eval_range, eval_set, from_range, point
+from mlcc.arith.intset import eval_range, eval_set, from_range, point, to_range
 from mlcc.arith.regions import BlockAccess
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -100,7 +100,7 @@ def _relaxed(tree: Tree, writer: tir.Block, region: tir.BufferRegion, loop: tir.
         ends = from_range(tir.Range(substitute(span.min, values), substitute(span.extent, values)))
         assert ends.low is not None and ends.high is not None
         whole = tir.Range(c.const(0, size.dtype), size)
-        spans.append(cover(eval_range(ends.low, ends.high, domains, analyzer), whole, analyzer))
+        spans.append(to_range(eval_range(ends.low, ends.high, domains, analyzer), whole, analyzer))
     return spans
 
 

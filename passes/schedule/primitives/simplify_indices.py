@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.spans import Spans
+from mlcc.arith.symbolic_extents import SymbolicExtents
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.visit import Rewriter, used_vars
@@ -36,7 +36,9 @@ class _IndexSimplifier(Rewriter):
     def __init__(self, block: tir.Block, func: tir.PrimFunc) -> None:
         super().__init__()
         self._analyzer = Analyzer()
-        self._spans = Spans({var for buffer in func.buffers if buffer is not None for var in used_vars(buffer.shape)})
+        self._spans = SymbolicExtents(
+            {var for buffer in func.buffers if buffer is not None for var in used_vars(buffer.shape)}
+        )
         for axis in block.iter_vars:
             self._analyzer.bind(axis.var, axis.dom)
             if tir.const_int(axis.dom.min) == 0:

@@ -9,7 +9,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import Expr, ForKind, IntImm
-from mlcc.passes.schedule.analysis.bindings import keep_bindings
+from mlcc.passes.schedule.analysis.bindings import remember_bindings
 from mlcc.passes.schedule.analysis.checks import check_loop_starts_at_zero
 from mlcc.passes.schedule.primitives.loop_checks import check_plain
 from mlcc.passes.schedule.refusal import Refusal
@@ -63,7 +63,7 @@ def split(
     tree = loop.tree
     edit = Rebuild(tree)
     edit.put(old, simplify_bindings(body[0], tree.loops_above(old), preserve_unit_iters, reuse))
-    keep_bindings(tree, state.update(loop.func_name, edit, reuse))
+    remember_bindings(tree, state.update(loop.func_name, edit, reuse))
     return [state.loop_ref(loop.func_name, var) for var in variables]
 
 

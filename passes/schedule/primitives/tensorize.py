@@ -11,7 +11,7 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.node import Attrs, map_children, replace, walk
 from mlcc.ir.visit import Rewriter, substitute
 from mlcc.passes.schedule.analysis.checks import scope_root
-from mlcc.passes.schedule.analysis.tensor_compare import Comparator, Mismatch
+from mlcc.passes.schedule.analysis.tensor_compare import DescriptionMatcher, Mismatch
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
@@ -30,7 +30,7 @@ def tensorize(
     the regions. Refused if no such intrinsic is registered (E0687), if the block does not match its description
     (E0689), or if the loop cannot be made a block (E0655, E0685).
     """
-    from mlcc.passes.schedule.primitives.blockize import blockized
+    from mlcc.passes.schedule.primitives.blockize import blockize_loop
 
     intrin = find_intrin(state, tensor_intrin)
     tree = block_or_loop.tree
@@ -39,7 +39,7 @@ def tensorize(
         scope_root(tree, block_or_loop.block)
         realize = block_or_loop.realize
     else:
-        realize, _ = blockized(tree, block_or_loop.loop, preserve_unit_iters)
+        realize, _ = blockize_loop(tree, block_or_loop.loop, preserve_unit_iters)
     try:
         block = apply_intrinsic(realize, intrin)
     except Mismatch as miss:
@@ -80,18 +80,18 @@ def apply_intrinsic(realize: tir.BlockRealize, intrin: TensorIntrin) -> tir.Bloc
     )  # fmt: skip
 
 
-def _match_description(realize: tir.BlockRealize, desc: tir.PrimFunc) -> Comparator:
+def _match_description(realize: tir.BlockRealize, desc: tir.PrimFunc) -> DescriptionMatcher:
     """Return the pairing of the buffers of a description with those of a block.
 
     Raises Mismatch for a block that differs, except in the order of factors.
     """
-    pairing = Comparator()
+    pairing = DescriptionMatcher()
     (described,) = desc.body
     assert isinstance(described, tir.BlockRealize)
     try:
         pairing.match(realize, described)
     except Mismatch as miss:
-        pairing = Comparator()
+        pairing = DescriptionMatcher()
         try:
             pairing.match(realize, _FactorSwapper().visit(described))
         except Mismatch:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.conditions import operands
-from mlcc.arith.intset import cover
+from mlcc.arith.conditions import conjunct_operands
+from mlcc.arith.intset import to_range
 from mlcc.arith.region_bound import strict_bound, upper_bound
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -23,13 +23,13 @@ from mlcc.passes.schedule.tree import Rebuild, Tree
 # ---------------------------------------------------------------- buffers
 
 
-def in_scope(buffer: tir.Buffer, storage: str, shape: tuple[Expr, ...] | None = None) -> tir.Buffer:
+def buffer_in_scope(buffer: tir.Buffer, storage: str, shape: tuple[Expr, ...] | None = None) -> tir.Buffer:
     """A buffer like `buffer` in another storage scope, called `A_shared`; of another shape if one is given."""
     name = f"{buffer.name}_{storage}"
-    return with_data(replace(buffer, name=name, shape=buffer.shape if shape is None else shape), storage)
+    return with_new_data(replace(buffer, name=name, shape=buffer.shape if shape is None else shape), storage)
 
 
-def with_data(buffer: tir.Buffer, storage: str) -> tir.Buffer:
+def with_new_data(buffer: tir.Buffer, storage: str) -> tir.Buffer:
     """Return the buffer over new memory in a storage scope. The offset of a view is dropped (TVM keeps it)."""
     pointee = buffer.data.pointer.dtype if buffer.data.pointer is not None else buffer.dtype.element
     data = tir.Var(buffer.name, buffer.data.dtype, tir.PointerType(pointee, storage or "global"))
@@ -49,7 +49,7 @@ class Stage:
     nest: tir.Stmt
 
 
-def in_loops(loops: list[tuple[tir.Var, Range]], realize: tir.BlockRealize) -> Stage:
+def stage_in_loops(loops: list[tuple[tir.Var, Range]], realize: tir.BlockRealize) -> Stage:
     """A block in serial loops, outermost first."""
     nest: tir.Stmt = realize
     for var, span in reversed(loops):
@@ -114,14 +114,14 @@ def copy_stage(
         whole.append(c.add(span.min, axis) if compact else axis)
     into, out = (own, whole) if target is not region.buffer else (whole, own)
     block = copy_block(f"{region.buffer.name}_{storage}", axes, (source, out), (target, into))
-    return in_loops(loops, tir.BlockRealize(tuple(values), guard, block))
+    return stage_in_loops(loops, tir.BlockRealize(tuple(values), guard, block))
 
 
 # ---------------------------------------------------------------- places
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class InsertionPoint:
     """An insertion point: before the statement `before`, or at the end of `holder`, the loop or scope around."""
 
     holder: tir.For | tir.Block
@@ -134,10 +134,12 @@ class Spot:
             edit.after(self.holder.body[-1], stage.nest)
 
 
-def place_after(tree: Tree, scope: tir.Block, writer: tir.Block, users: Collection[tir.Block]) -> Spot:
+def insertion_point_after(
+    tree: Tree, scope: tir.Block, writer: tir.Block, users: Collection[tir.Block]
+) -> InsertionPoint:
     """Between `writer` and the first of `users`, in the innermost place that holds both; without users at the end."""
     if not users:
-        return Spot(scope, None)
+        return InsertionPoint(scope, None)
     first = next((b for b in scope_info(tree, scope).blocks if b in users), None)
     if first is None:
         names = ", ".join(f"`{b.name}`" for b in users)
@@ -150,7 +152,7 @@ def place_after(tree: Tree, scope: tir.Block, writer: tir.Block, users: Collecti
     meeting = next(s for s in tree.ancestors(tree.realize(first)) if id(s) in above)
     before = tree.child_of(meeting, tree.realize(first))
     holder = next(s for s in (meeting, *tree.ancestors(meeting)) if isinstance(s, (tir.For, tir.Block)))
-    return Spot(holder, before)
+    return InsertionPoint(holder, before)
 
 
 def dependents(tree: Tree, scope: tir.Block, writer: tir.Block) -> list[tir.Block]:
@@ -177,7 +179,7 @@ def only_writer(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> tir.Block |
 # ---------------------------------------------------------------- regions
 
 
-def relaxed(
+def relaxed_region(
     tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, guard: Expr = TRUE
 ) -> tir.BufferRegion:
     """Return the region that `block` accesses over the loops up to `high`, where its predicate and `guard` hold."""
@@ -188,11 +190,13 @@ def relaxed(
     predicate = substitute(c.logical_and(realize.predicate, guard), values)
     box = upper_bound(spans, domain, predicate, Analyzer())
     shape = region.buffer.shape
-    clipped = tuple(_inside(cover(i, Range(zero(n), n), Analyzer()), n) for i, n in zip(box, shape, strict=True))
+    clipped = tuple(_inside(to_range(i, Range(zero(n), n), Analyzer()), n) for i, n in zip(box, shape, strict=True))
     return tir.BufferRegion(region.buffer, clipped)
 
 
-def covers_all(tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, guard: Expr = TRUE) -> bool:
+def covers_relaxed_region(
+    tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, guard: Expr = TRUE
+) -> bool:
     """Return True if the region of `relaxed` is exact: the block accesses all of it, for certain."""
     realize = tree.realize(block)
     values = bindings(realize)
@@ -207,7 +211,7 @@ def outer_guard(tree: Tree, block: tir.Block, high: tir.Stmt) -> Expr:
     realize = tree.realize(block)
     below = set(loop_domain(tree, tree.parent(realize), high))
     guard: Expr = TRUE
-    for part in operands(realize.predicate):
+    for part in conjunct_operands(realize.predicate):
         if not used_vars(part) & below:
             guard = c.logical_and(guard, part)
     return guard

@@ -8,7 +8,7 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import eval_set, from_range
 from mlcc.arith.iter_inverse import inverse_affine_iter_map
 from mlcc.arith.iter_map import NotAffine, detect_iter_map, iter_map_simplify
-from mlcc.arith.keys import same_expr
+from mlcc.arith.structural_keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk

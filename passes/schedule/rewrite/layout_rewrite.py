@@ -8,7 +8,7 @@ from mlcc.ir import tir
 from mlcc.ir.node import map_children, replace, walk
 from mlcc.passes.schedule.rewrite.accesses import AccessRewriter, Indices
 from mlcc.passes.schedule.rewrite.inline_rewrite import access_regions
-from mlcc.passes.schedule.rewrite.layout_plan import Plan
+from mlcc.passes.schedule.rewrite.layout_padding import PaddingPlan
 from mlcc.passes.schedule.tree import Body, Stmt
 
 Regions = tuple[tir.BufferRegion, ...]
@@ -17,7 +17,9 @@ Regions = tuple[tir.BufferRegion, ...]
 class LayoutRewriter(AccessRewriter):
     """Replace `old` by `new`, with indices mapped and simplified, according to the plan for padding."""
 
-    def __init__(self, site: tir.Block, old: tir.Buffer, new: tir.Buffer, index_map: tir.IndexMap, plan: Plan) -> None:
+    def __init__(
+        self, site: tir.Block, old: tir.Buffer, new: tir.Buffer, index_map: tir.IndexMap, plan: PaddingPlan
+    ) -> None:
         super().__init__()
         self._origin = {rewritten: block for block, rewritten in plan.reuse.items()}
         self._site, self._old, self._new, self._map, self._plan = site, old, new, index_map, plan

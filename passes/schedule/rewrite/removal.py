@@ -7,7 +7,7 @@ from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.tree import Tree
 
 
-def removable(tree: Tree, block: tir.Block) -> tir.Stmt:
+def removable_statement(tree: Tree, block: tir.Block) -> tir.Stmt:
     """Return the outermost statement of the scope of `block` that holds nothing else.
 
     Refuses (E0647) the only block of a scope.

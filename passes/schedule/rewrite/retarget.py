@@ -28,10 +28,10 @@ class Indexing:
     region: Callable[[Region], Region]
 
 
-SAME = Indexing(lambda indices: indices, lambda region: region)
+SAME_INDEXING = Indexing(lambda indices: indices, lambda region: region)
 
 
-def shifted(mins: Sequence[Expr]) -> Indexing:
+def shifted_indexing(mins: Sequence[Expr]) -> Indexing:
     """The new buffer starts at `mins` of the old one."""
     analyzer = Analyzer()
 
@@ -46,7 +46,7 @@ def shifted(mins: Sequence[Expr]) -> Indexing:
     )
 
 
-def fixed(indices: Indices) -> Indexing:
+def fixed_indexing(indices: Indices) -> Indexing:
     """Return a map that replaces every index by `indices`."""
     region = point(indices)
     return Indexing(lambda _: indices, lambda _: region)
@@ -66,13 +66,13 @@ class Retarget(Rewriter):
     """
 
     def __init__(
-        self, old: tir.Buffer, new: tir.Buffer, takes: Callable[[tir.Block], bool],
-        skips: Callable[[tir.Block], bool] = lambda _: False, how: Indexing = SAME, stores: bool = False,
+        self, old: tir.Buffer, new: tir.Buffer, applies_to: Callable[[tir.Block], bool],
+        skips: Callable[[tir.Block], bool] = lambda _: False, indexing: Indexing = SAME_INDEXING, stores: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.reuse: dict[tir.Block, tir.Block] = {}
-        self._old, self._new, self._how, self._stores = old, new, how, stores
-        self._takes, self._skips = takes, skips
+        self._old, self._new, self._how, self._stores = old, new, indexing, stores
+        self._takes, self._skips = applies_to, skips
         self._active = False
         self._memos: dict[bool, Any] = {False: self._memo, True: {}}
 

@@ -10,7 +10,7 @@ from mlcc.ir.construct import round_float
 from mlcc.ir.dtypes import DType
 from mlcc.targets.llvm.codegen import masks, small_float, vmath
 from mlcc.targets.llvm.codegen.ir_text import FunctionText, Value, floating, integer, vector
-from mlcc.targets.llvm.codegen.loop_invariants import is_steady
+from mlcc.targets.llvm.codegen.loop_invariants import is_loop_invariant
 from mlcc.targets.llvm.codegen.refuse import unsupported
 from mlcc.targets.llvm.codegen.types import is_small_float, register_type
 
@@ -123,8 +123,8 @@ def div(e: Emitter, node: tir.Div) -> Value:
     if dtype.is_int:
         return int_divide(e.fn, lhs, rhs, dtype, _constant_value(node.rhs))[0]
     if isinstance(node.rhs, tir.Broadcast) and dtype.bits >= 32 and not e.ctx.options.fast_math:
-        min_quotients = vmath.quotients_that_pay(e, lhs, dtype.lanes)
-        if min_quotients is not None and is_steady(e, node.rhs.value, min_quotients):
+        min_quotients = vmath.min_profitable_quotients(e, lhs, dtype.lanes)
+        if min_quotients is not None and is_loop_invariant(e, node.rhs.value, min_quotients):
             return vmath.quotient(e, lhs, e.expr(node.rhs.value), dtype.lanes)
     op = f"fdiv{e.fast}" if e.ctx.options.fast_math and not is_small_float(dtype) else "fdiv"
     return small_float.rounded(e, e.fn.binary(op, lhs, rhs), dtype)

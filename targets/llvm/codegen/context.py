@@ -16,7 +16,7 @@ from mlcc.targets.llvm.codegen.native_functions import NativeFunction
 from mlcc.targets.llvm.codegen.signature import Kernel
 from mlcc.targets.llvm.codegen.versions import Version
 from mlcc.targets.plan.context import Planning
-from mlcc.targets.plan.exports import numbered
+from mlcc.targets.plan.exports import error_code_for
 
 # `i32 @mlcc_packed_call(i32 slot, ptr args, i32 count)` calls the packed function bound to a slot with `count` pointers
 # to DLTensors; it returns 0 or an error code. The host part defines it if a slot is used.
@@ -89,7 +89,7 @@ class ModuleContext:
 
     def error_code(self, kind: str, message: str) -> int:
         """Return the error code of a message; equal messages share one. `mlcc.runtime.abi` has the kinds of codes."""
-        return numbered(self.errors, kind, message)
+        return error_code_for(self.errors, kind, message)
 
     @property
     def is_x86(self) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
 _SAME = {name: name for name in (*vmath.UNARY, *vmath.ROUNDING, *vmath.BINARY, "fabs", "copysign", "fma", "ldexp")}
-_SAME |= {"rint": "nearbyint", **{name: name for name in vmath.OF_C}}
+_SAME |= {"rint": "nearbyint", **{name: name for name in vmath.C_ONLY}}
 # C's name -> the intrinsic or formula that computes it, and the bits of its floats
 EXTERNS = {
     name: (same, bits) for base, same in _SAME.items() for name, bits in ((base, 64), (f"{base}f", 32)) if name in LIBM
@@ -35,7 +35,7 @@ def extern(e: Emitter, node: tir.Call) -> Value:
         message = f"the extern `{name}` cannot be called inside a kernel as {node.dtype}"
         raise unsupported(message, node.span, help=help)
     args = node.args[1:]
-    if same not in vmath.OF_C:
+    if same not in vmath.C_ONLY:
         return e.CALLS[same](e, tir.Call(node.dtype, tir.Op(f"tir.{same}"), args, span=node.span))
     count = len(LIBM[name]) - 1
     if len(args) != count or any(a.dtype is not node.dtype for a in args):

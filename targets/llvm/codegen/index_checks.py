@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
-from mlcc.ir.checked import INDEX, checked_index
+from mlcc.ir.checked_index import INDEX_ERROR, checked_index
 from mlcc.targets.llvm.codegen.ir_text import Value, integer, vector
 from mlcc.targets.llvm.codegen.refuse import unsupported
 
@@ -20,7 +20,7 @@ def emit(e: Emitter, node: tir.Call) -> Value:
     parts = checked_index(node)
     if parts is None:
         raise unsupported("`T.checked_index` takes an index, an extent, a text, a dimension and a bool", node.span)
-    code = e.ctx.error_code(INDEX, parts.message)
+    code = e.ctx.error_code(INDEX_ERROR, parts.message)
 
     def check(index: Value, place: Value, inside: Value, extent: Value) -> Value:
         return e.check_index(index, place, inside, extent, code)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
 
-def is_steady(e: Emitter, value: tir.Expr, least: int) -> bool:
+def is_loop_invariant(e: Emitter, value: tir.Expr, least: int) -> bool:
     """Return True if a value without side effects is invariant in the innermost loop, and the loop is long enough.
 
     It is if it runs at least `least` times, or an unknown number of times. For decisions about profit only: buffers are

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
-from mlcc.ir.checked import checked_index
+from mlcc.ir.checked_index import checked_index
 from mlcc.ir.node import Node, children
 from mlcc.targets.llvm.codegen.casts import mangled
 from mlcc.targets.llvm.codegen.ir_text import Value, integer, vector

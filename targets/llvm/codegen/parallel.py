@@ -34,7 +34,7 @@ def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
     iterations = fn.convert("zext" if stmt.var.dtype.is_uint else "sext", trips, "i64")
     functions = _LoopFunctions(e, stmt)
     context, chunk_function = functions.emit()
-    iteration_cost = work.of_iteration(stmt)
+    iteration_cost = work.iteration_picoseconds(stmt)
     min_chunk = _limit_to_cores(e, iterations, _min_chunk(e, iteration_cost))
     add_pool(e.ctx.module)
     known = tir.const_int(c.mul(c.cast(INT64, stmt.extent), iteration_cost))

@@ -22,7 +22,7 @@ def has_masked_stores(names: Iterable[str]) -> bool:
     return any(_NAME.match(name) for name in names)
 
 
-def mended(text: str) -> str | None:
+def replace_masked_stores(text: str) -> str | None:
     """The text with stores of one lane in the place of those under a constant mask; None if there are none."""
     count = 0
 

@@ -8,7 +8,7 @@ packed functions are called, `PREFIX_set_packed` and `PREFIX_set_packed_slot`, w
 
 from __future__ import annotations
 
-from mlcc.errors import CompileError, Diagnostic, together
+from mlcc.errors import CompileError, Diagnostic, merge_repeated
 from mlcc.ir import relax, tir
 from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME, PLACEHOLDER_PREFIX, SLOT_SHIFT, SLOTS
 from mlcc.targets.llvm.codegen.context import PACKED_CALL, Shared
@@ -18,8 +18,8 @@ from mlcc.targets.llvm.codegen.pool import SET_PARALLEL_FOR, SET_THREADS, carrie
 from mlcc.targets.llvm.host.c_functions import emit_c_functions
 from mlcc.targets.llvm.host.query import Query
 from mlcc.targets.llvm.host.run import Run
-from mlcc.targets.plan.exports import messages, public_functions, symbol_of
-from mlcc.targets.plan.memory import lay_out
+from mlcc.targets.plan.exports import error_messages, public_functions, symbol_of
+from mlcc.targets.plan.memory import assign_workspace
 from mlcc.targets.plan.planner import plan_relax
 from mlcc.targets.plan.prim import plan_prim
 from mlcc.targets.plan.steps import HostFunction
@@ -179,14 +179,14 @@ def emit_host(shared: Shared) -> list[HostFunction]:
         except CompileError as exc:
             wrong += [d for d in exc.diagnostics if d not in wrong]
     if wrong:
-        raise CompileError(together(wrong))
+        raise CompileError(merge_repeated(wrong))
     _module_wide(shared)
     return functions
 
 
 def _emit(name: str, func: relax.Function | tir.PrimFunc, shared: Shared) -> HostFunction:
     plan = plan_prim(name, func, shared) if isinstance(func, tir.PrimFunc) else plan_relax(name, func, shared)
-    lay_out(plan)
+    assign_workspace(plan)
     Query(plan, shared, symbol_of(name, "_query")).emit()
     Run(plan, shared, symbol_of(name, "_run")).emit()
     emit_c_functions(plan, shared, lambda suffix: symbol_of(name, suffix))
@@ -243,7 +243,7 @@ def _packed_functions(shared: Shared) -> None:
 
 def error_text(shared: Shared) -> str:
     """`ptr mlcc_error_text(i32 code)`: the text of a code; of its kind where the code is of another object."""
-    known = dict(messages(shared))
+    known = dict(error_messages(shared))
     offsets: dict[str, int] = {}
     blob = bytearray()
     for text in [*known.values(), "unknown error"]:

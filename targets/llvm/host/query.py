@@ -16,7 +16,7 @@ from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.host.tensor_checks import HELPER as CHECK
 from mlcc.targets.llvm.host.tensor_checks import RANGE, row
 from mlcc.targets.llvm.host.tensor_checks import TEXT as CHECK_TEXT
-from mlcc.targets.plan.dims import plain
+from mlcc.targets.plan.dims import format_dim
 from mlcc.targets.plan.steps import HostFunction, Leaf
 
 _MAX_WORKSPACE = 1 << 46  # sums of sizes below it fit 64 bits
@@ -121,7 +121,7 @@ class Query:
     def _require_value(self, what: str, expr: tir.Expr, value: Value) -> None:
         """Require an extent to equal an expression whose value is known."""
         expected = self.code.value(expr)
-        kind, why = "SHAPE", f"must be {plain(expr)}"
+        kind, why = "SHAPE", f"must be {format_dim(expr)}"
         if isinstance(expr, tir.Var):
             kind, why = "SYMBOL", f"must be {expr.name}, which {self.symbol_sources[expr]} gives"
         self._require(self.fn.icmp("eq", value, expected), kind, f"{what} {why}")

@@ -24,7 +24,6 @@ from mlcc.targets.llvm.host.packed_calls import PackedCalls
 from mlcc.targets.plan.prim import offset_bytes
 from mlcc.targets.plan.steps import (
     ZERO,
-    Again,
     Branch,
     CallKernel,
     CallPacked,
@@ -32,9 +31,10 @@ from mlcc.targets.plan.steps import (
     Copy,
     HostFunction,
     Loop,
-    Measure,
     Memory,
-    Place,
+    MemoryKind,
+    NextIteration,
+    ReadSymbol,
     Scalar,
     Shape,
     Step,
@@ -136,18 +136,18 @@ class Run:
         return bool(symbols) and any(n in symbols for n in walk(expr) if isinstance(n, tir.Var))
 
     def _data_dependent_symbols(self) -> list[tir.Var]:
-        return [s.symbol for s in walk_steps(self.func.steps) if isinstance(s, Measure)]
+        return [s.symbol for s in walk_steps(self.func.steps) if isinstance(s, ReadSymbol)]
 
     def _base_address(self, memory: Memory) -> None:
         """Compute the start address of a piece of memory."""
         if memory in self._pointers:
             return
         fn = self.fn
-        if memory.place is Place.CONSTANT:
+        if memory.place is MemoryKind.CONSTANT:
             self.shared.ctx.module.global_(CONSTANTS, constants_declaration(self.shared.has_far_constants))
             offset = self.shared.offsets[memory.index]
             address = fn.gep("i8", Operand("ptr", f"@{CONSTANTS}"), integer("i64", offset))
-        elif memory.place is Place.TEMPORARY:
+        elif memory.place is MemoryKind.TEMPORARY:
             assert memory.offset is not None
             address = fn.gep("i8", self.workspace, self.code.value(memory.offset))
         else:
@@ -201,13 +201,13 @@ class Run:
                     self._copy(target, source)
                 case Check():
                     self._check(step)
-                case Measure():
+                case ReadSymbol():
                     self._read_symbol(step)
                 case Branch():
                     self._branch(step)
                 case Loop():
                     self._loop(step)
-                case Again():
+                case NextIteration():
                     self.fn.br(self._heads[-1])
                     self.fn.start(self.fn.label("after"))  # unreachable
 
@@ -274,7 +274,7 @@ class Run:
         fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), passed, failed)
         fn.start(passed)
 
-    def _read_symbol(self, step: Measure) -> None:
+    def _read_symbol(self, step: ReadSymbol) -> None:
         """Read a data-dependent symbol. It is kept in a stack cell, as a use may follow the branch that reads it."""
         fn = self.fn
         value = fn.load("i64", self._address(step.source), 8)
@@ -317,7 +317,7 @@ class Run:
         """Reload the symbols that some steps have read."""
         fn = self.fn
         for inner in walk_steps(steps):
-            if isinstance(inner, Measure):
+            if isinstance(inner, ReadSymbol):
                 self._define_symbol(inner.symbol, fn.load("i64", self._cells[inner.symbol], 8))
 
     def _values(self) -> None:

@@ -17,7 +17,7 @@ _VISIBLE = re.compile(rf"^\t\.(?:globl|weak)\t({_SYMBOL})$", re.M)
 _TEXTS = ("\t.asci", "\t.file\t", "\t.ident\t", "\t.section\t")  # directives whose strings name no symbol
 
 
-def joined(texts: Sequence[str]) -> str:
+def join_assembly(texts: Sequence[str]) -> str:
     """Join the assembly of modules that call each other by visible names."""
     if len(texts) == 1:
         return texts[0]

@@ -12,7 +12,7 @@ from mlcc.machine.target import LlvmTarget, baseline_cpu
 from mlcc.targets.llvm.codegen import workaround_avx512_masked_store as lone_lanes
 from mlcc.targets.llvm.codegen.native_functions import NATIVE_PREFIX
 from mlcc.targets.llvm.object import machines, unlocked
-from mlcc.targets.llvm.object.assembly import joined
+from mlcc.targets.llvm.object.assembly import join_assembly
 from mlcc.targets.llvm.object.child_process import memory_is_limited, run_apart
 from mlcc.targets.llvm.object.passes import Code, codegen_level, optimise, run_pipeline
 
@@ -71,7 +71,7 @@ class Compiled:
 
 def compile_text(
     text: str, machine: Machine, level: int = 2, emit: frozenset[str] = frozenset({"obj"}), kernels: Sequence[str] = (),
-    mend: Callable[[list[str], Callable[[], str]], str | None] | None = None,
+    workaround: Callable[[list[str], Callable[[], str]], str | None] | None = None,
 ) -> Compiled:  # fmt: skip
     """Compile a module at an optimisation level of 0 to 3. `emit` picks among obj, asm and llvm-ir (optimised).
 
@@ -82,8 +82,8 @@ def compile_text(
     its own, and CompileError E0016 says that it got too little.
     """
     if memory_is_limited() and not kernels:  # those have their own process
-        return run_apart(lambda: _compile(text, machine, level, emit, kernels, mend))
-    return _compile(text, machine, level, emit, kernels, mend)
+        return run_apart(lambda: _compile(text, machine, level, emit, kernels, workaround))
+    return _compile(text, machine, level, emit, kernels, workaround)
 
 
 def _compile(
@@ -177,7 +177,7 @@ def assembly(units: Sequence[tuple[str, Code]], machine: Machine, level: int) ->
             tm = target_machine(machine, codegen_level(level, code))
             module = _optimise_text(llvm, text, machine, level, code, tm, llvm.create_context())
             texts.append(tm.emit_assembly(module))
-        return joined(texts)
+        return join_assembly(texts)
 
     return run_apart(emitted) if memory_is_limited() else emitted()
 
@@ -217,7 +217,7 @@ def _apply_workarounds(module: Any, machine: Machine, context: Any) -> Any:
     text = str(module)
     if "avx512f" not in machine.enabled and "+avx512f" not in text:  # what versions of kernels may use
         return module
-    rewritten = lone_lanes.mended(text)
+    rewritten = lone_lanes.replace_masked_stores(text)
     if rewritten is None:
         return module
     patched = unlocked.parse(rewritten, context)

@@ -9,7 +9,7 @@ import tempfile
 
 from mlcc.errors import CompileError, error
 from mlcc.runtime.machine import arch
-from mlcc.runtime.manifest import sealed
+from mlcc.runtime.manifest import with_checksum
 from mlcc.targets.llvm.object.objfile import Buffer
 
 
@@ -40,7 +40,7 @@ def shared_library(pieces: list[Buffer], triple: str) -> bytes:
             lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
             raise CompileError(error("E0755", f"`{compiler}` cannot link the shared library: {lines[0]}"))
         with open(target, "rb") as file:
-            return sealed(file.read())
+            return with_checksum(file.read())
 
 
 def _compiler(triple: str) -> str:

@@ -59,7 +59,7 @@ class _Merged:
         return start
 
 
-def merged(objects: Sequence[bytes]) -> bytes:
+def merge_objects(objects: Sequence[bytes]) -> bytes:
     """Merge objects for one machine. Raises ValueError if a symbol is defined twice."""
     return objects[0] if len(objects) == 1 else _Linker().link(objects)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mlcc.files import release_pages
 from mlcc.runtime import elf
 from mlcc.runtime.elf import HEADER, SECTION_HEADER, SYMBOL
-from mlcc.runtime.manifest import checksum_place
+from mlcc.runtime.manifest import checksum_offset
 
 Buffer = bytes | bytearray | memoryview
 _HIDDEN_VISIBILITY = 2  # from other objects and libraries
@@ -140,7 +140,7 @@ def _with_checksum(pieces: Pieces) -> Pieces:
         crc = zlib.crc32(piece, crc)
     for index in range(len(pieces) - 1, -1, -1):
         if len(pieces[index]) < 1 << 24 or index == len(pieces) - 1:
-            at = checksum_place(bytes(pieces[index]))
+            at = checksum_offset(bytes(pieces[index]))
             if at >= 0:
                 piece = bytearray(pieces[index])
                 piece[at : at + 8] = b"%08x" % crc

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
-from mlcc.cache.folder import store
+from mlcc.cache.folder import default_cache
 from mlcc.cache.object_cache import code_key
 from mlcc.runtime.cores import num_cores
 from mlcc.targets.llvm.object.child_process import memory_is_limited, run_apart
 from mlcc.targets.llvm.object.compile import Machine, compile_unit, target_machine
-from mlcc.targets.llvm.object.merge import merged
+from mlcc.targets.llvm.object.merge import merge_objects
 from mlcc.targets.llvm.object.passes import Code, codegen_level
 
 JOBS = "MLCC_JOBS"
@@ -95,7 +95,7 @@ class UnitCompiler:
         self._is_closed = False
         self._done = 0
         self._count = jobs()
-        self._store = store()
+        self._store = default_cache()
         self._has_stored = False
 
     def add(self, unit: Unit) -> None:
@@ -134,7 +134,7 @@ class UnitCompiler:
 
     def linked(self) -> bytes:
         """Link the objects of all units into one. Raises what `objects` raises."""
-        return merged(list(dict.fromkeys(self.objects())))
+        return merge_objects(list(dict.fromkeys(self.objects())))
 
     def __enter__(self) -> UnitCompiler:
         _switch_interval.shorten()

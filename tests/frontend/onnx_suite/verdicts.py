@@ -15,7 +15,7 @@ from mlcc.frontend.onnx.translate import translate
 from mlcc.interp import run_function
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.narrow import decode, is_narrow
+from mlcc.ir.narrow_floats import decode, is_narrow
 from tests.frontend.onnx_suite.cases import SuiteCase
 
 # What the suite computes step by step in narrow floats is rounded at each; here an operator rounds once.

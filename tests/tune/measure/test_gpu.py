@@ -18,7 +18,7 @@ from mlcc.records.choice import choose
 from mlcc.records.database import MEMORY, Database
 from mlcc.tune.contracts import Status, Task
 from mlcc.tune.measure.gpu import GpuRunner
-from mlcc.tune.recorded import setting_of
+from mlcc.tune.recorded_runner import task_setting
 from tests.tune.measure.kernels import MM_RELU, func_of, mm_relu
 from tests.tune.test_database import SETTING, record
 
@@ -91,7 +91,7 @@ def test_a_gpu_that_cannot_run_the_code_measures_nothing(
     """What is scored by analysis is recorded as that, also where there is another GPU."""
     monkeypatch.setattr(device.host, "gpu", lambda: types.SimpleNamespace(capability=(8, 9), sizes={"l2": 1}))
     target = Target.parse(f"cuda{{arch={arch}}}")
-    own = setting_of(replace(task(mm_relu(8, 8, 8)), target=target, threads=4))
+    own = task_setting(replace(task(mm_relu(8, 8, 8)), target=target, threads=4))
     assert is_gpu(own.device) is runs and (own.device == ANALYSIS) is not runs
     assert own.threads == 1, "how many threads this machine has is nothing to a GPU"
 

@@ -10,7 +10,7 @@ import mlcc
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.tune.contracts import Status
-from mlcc.tune.measure.kernel_code import Recipe, build_kernel
+from mlcc.tune.measure.kernel_code import CompileOptions, build_kernel
 from mlcc.tune.measure.local import LocalRunner
 from tests.tune.measure.kernels import NATIVE, func_of, mm_relu, task_of, tiled
 
@@ -48,7 +48,7 @@ def test_candidates_with_equal_code_are_measured_once(runner: LocalRunner) -> No
 def test_the_names_of_variables_do_not_count() -> None:
     text = mlcc.script(mlcc.IRModule.from_expr(tiled(mm_relu(), 2, 16)))
     renamed = text.replace("vi", "row").replace("k in", "kk in").replace(", k)", ", kk)")
-    made = [build_kernel(func_of(mlcc.parse(t)), Recipe(NATIVE)) for t in (text, renamed)]
+    made = [build_kernel(func_of(mlcc.parse(t)), CompileOptions(NATIVE)) for t in (text, renamed)]
     assert made[0].digest == made[1].digest
 
 
@@ -131,7 +131,7 @@ def test_what_packs_constants_is_not_measured(runner: LocalRunner) -> None:
     """Weights that are constants are packed once, as a build does it: by a function of its own."""
     module = mlcc.parse(DENSE)
     func = packed_panels(module)
-    whole, apart = (build_kernel(func, Recipe(NATIVE, known=frozenset(known))) for known in ((), (1,)))
+    whole, apart = (build_kernel(func, CompileOptions(NATIVE, known=frozenset(known))) for known in ((), (1,)))
     assert whole.prepare is None and not whole.panels
     assert apart.prepare is not None and apart.panels == (64 * 96 * 4,)
     for constants in (frozenset[int](), frozenset({1})):

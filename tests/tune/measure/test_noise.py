@@ -17,9 +17,9 @@ import pytest
 from mlcc import Schedule, parse
 from mlcc.ir import tir
 from mlcc.tune.contracts import Status, Task
-from mlcc.tune.kernel_search import FINAL, REPLACES
+from mlcc.tune.kernel_search import ACCEPT_BOUND, FINAL_SAMPLES
 from mlcc.tune.measure.local import LocalRunner
-from mlcc.tune.verdict import estimate, upper_bound
+from mlcc.tune.ratio_statistics import median_ratio, ratio_upper_bound
 from tests.tune.measure.kernels import NATIVE, func_of
 
 NOISE: dict[str, list[float]] = json.loads(Path(__file__).with_name("noise.json").read_text())
@@ -41,7 +41,7 @@ def drawn(noise: Sequence[float], truth: float, count: int, rng: random.Random) 
 def replaced(noise: Sequence[float], truth: float, seed: int) -> float:
     """How often such a kernel replaces the default, on fresh samples."""
     rng = random.Random(seed)
-    found = sum(upper_bound(drawn(noise, truth, FINAL, rng)) < REPLACES for _ in range(TRIALS))
+    found = sum(ratio_upper_bound(drawn(noise, truth, FINAL_SAMPLES, rng)) < ACCEPT_BOUND for _ in range(TRIALS))
     return found / TRIALS
 
 
@@ -62,8 +62,8 @@ def test_the_luckiest_of_many_slower_ones_does_not_either(setting: str) -> None:
     rng, noise = random.Random(3), NOISE[setting]
     false = 0
     for _ in range(200):
-        best = min(estimate(drawn(noise, 1.03, 3, rng)) for _ in range(36))
-        false += best < REPLACES and upper_bound(drawn(noise, 1.03, FINAL, rng)) < REPLACES
+        best = min(median_ratio(drawn(noise, 1.03, 3, rng)) for _ in range(36))
+        false += best < ACCEPT_BOUND and ratio_upper_bound(drawn(noise, 1.03, FINAL_SAMPLES, rng)) < ACCEPT_BOUND
     assert false / 200 < 0.01
 
 
@@ -112,7 +112,7 @@ def test_slightly_slower_kernels_are_found(pytestconfig: pytest.Config, extra: i
     usual, slower = matmul_with_extra_work(0), matmul_with_extra_work(extra)
     task = Task("0" * 32, ("main",), func_of(parse(TWIN.replace("EXTRA", "0"))), NATIVE)
     with LocalRunner() as runner:
-        found = [runner.measure(task, usual, [slower], FINAL)[0] for _ in range(campaigns)]
+        found = [runner.measure(task, usual, [slower], FINAL_SAMPLES)[0] for _ in range(campaigns)]
     assert all(one.status is Status.OK for one in found)
-    assert sum(upper_bound(one.ratios) < REPLACES for one in found) <= campaigns // 100
-    assert median(estimate(one.ratios) for one in found) > 1 + extra / 400
+    assert sum(ratio_upper_bound(one.ratios) < ACCEPT_BOUND for one in found) <= campaigns // 100
+    assert median(median_ratio(one.ratios) for one in found) > 1 + extra / 400

@@ -17,11 +17,11 @@ import pytest
 
 from mlcc.tune.measure.check import ErrorBound
 from mlcc.tune.measure.process import Worker, WorkerDied
-from mlcc.tune.measure.protocol import Answer, Limits, Measure, Prepare
+from mlcc.tune.measure.protocol import Answer, MeasureRequest, PrepareRequest, ResourceLimits
 from tests.tune.measure.zoo import ARGUMENTS, DOUBLED, machine_code
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="system calls of x86-64")
-LIMITS = Limits(seconds=2.0, memory=1 << 30, silence=4.0)
+LIMITS = ResourceLimits(seconds=2.0, memory=1 << 30, silence=4.0)
 
 ZOO = {
     "endless": ("for (volatile int i = 0;; i++);", "timeout", "CPU time"),
@@ -55,7 +55,7 @@ def zygote() -> Iterator[Worker]:
     worker.close()
 
 
-def ask(worker: Worker, request: Prepare | Measure, seconds: float = 60) -> Answer:
+def ask(worker: Worker, request: PrepareRequest | MeasureRequest, seconds: float = 60) -> Answer:
     answer: Answer = pickle.loads(worker.ask(pickle.dumps(request), seconds))
     return answer
 
@@ -85,16 +85,16 @@ def open_files(pid: int) -> int:
 
 def test_misbehaving_candidates_are_told_apart(zygote: Worker, tmp_path: Path) -> None:
     good = machine_code(DOUBLED, tmp_path)
-    prepare = Prepare(ARGUMENTS, good, ErrorBound(), limits=LIMITS)
+    prepare = PrepareRequest(ARGUMENTS, good, ErrorBound(), limits=LIMITS)
     assert ask(zygote, prepare).status == "ok"
-    assert ask(zygote, Measure(good, good, 2, limits=LIMITS)).status == "ok"
+    assert ask(zygote, MeasureRequest(good, good, 2, limits=LIMITS)).status == "ok"
     assert zygote.pid is not None
     before = open_files(zygote.pid), os.listdir(tmp_path), os.listdir("/dev/shm")
     for name, (body, status, why) in ZOO.items():
         candidate = machine_code(body, tmp_path)
-        answer = ask(zygote, Measure(good, candidate, 2, limits=LIMITS))
+        answer = ask(zygote, MeasureRequest(good, candidate, 2, limits=LIMITS))
         assert (answer.status, why in answer.why) == (status, True), (name, answer)
-        again = ask(zygote, Measure(good, good, 2, limits=LIMITS))
+        again = ask(zygote, MeasureRequest(good, good, 2, limits=LIMITS))
         assert again.status == "ok", (name, again)
     assert zygote.started == 1
     assert (open_files(zygote.pid), os.listdir(tmp_path), os.listdir("/dev/shm")) == before
@@ -107,31 +107,31 @@ def test_misbehaving_candidates_are_told_apart(zygote: Worker, tmp_path: Path) -
 
 def test_a_workspace_that_no_machine_has(zygote: Worker, tmp_path: Path) -> None:
     good = machine_code(DOUBLED, tmp_path)
-    assert ask(zygote, Prepare(ARGUMENTS, good, ErrorBound(), limits=LIMITS)).status == "ok"
+    assert ask(zygote, PrepareRequest(ARGUMENTS, good, ErrorBound(), limits=LIMITS)).status == "ok"
     for size in (20 << 30, 1 << 60):
-        answer = ask(zygote, Measure(good, machine_code(DOUBLED, tmp_path, size), 2, limits=LIMITS))
+        answer = ask(zygote, MeasureRequest(good, machine_code(DOUBLED, tmp_path, size), 2, limits=LIMITS))
         assert answer.status == "refused" and "memory" in answer.why
 
 
 def test_what_nobody_wrote_is_not_zero(zygote: Worker, tmp_path: Path) -> None:
     """A sum in a temporary that is not initialized is right by luck, on fresh pages."""
     good = machine_code(DOUBLED, tmp_path)
-    assert ask(zygote, Prepare(ARGUMENTS, good, ErrorBound(), limits=LIMITS)).status == "ok"
+    assert ask(zygote, PrepareRequest(ARGUMENTS, good, ErrorBound(), limits=LIMITS)).status == "ok"
     sums = machine_code("float *t = (float *)workspace;" + DOUBLED + "y[5] += t[3];", tmp_path, 64)
-    answer = ask(zygote, Measure(good, sums, 2, limits=LIMITS))
+    answer = ask(zygote, MeasureRequest(good, sums, 2, limits=LIMITS))
     assert answer.status == "wrong" and "1 of 64 elements differ" in answer.why
 
 
 def test_a_zygote_that_is_killed_is_started_again(zygote: Worker, tmp_path: Path) -> None:
     good, endless = machine_code(DOUBLED, tmp_path), machine_code(ZOO["endless"][0], tmp_path)
-    limits = Limits(seconds=600)
-    prepare = Prepare(ARGUMENTS, good, ErrorBound(), limits=limits)
+    limits = ResourceLimits(seconds=600)
+    prepare = PrepareRequest(ARGUMENTS, good, ErrorBound(), limits=limits)
     assert ask(zygote, prepare).status == "ok"
     assert zygote.pid is not None
     timer = threading.Timer(0.5, os.kill, (zygote.pid, signal.SIGKILL))
     timer.start()
     with pytest.raises(WorkerDied):
-        ask(zygote, Measure(good, endless, 2, limits=limits))
+        ask(zygote, MeasureRequest(good, endless, 2, limits=limits))
     timer.join()
     assert ask(zygote, prepare).status == "ok"
     assert zygote.started == 2
@@ -152,8 +152,11 @@ zygote.ask(requests[1], 600)
 
 def test_all_processes_end_with_the_tuner(tmp_path: Path) -> None:
     good, endless = machine_code(DOUBLED, tmp_path), machine_code(ZOO["endless"][0], tmp_path)
-    limits = Limits(seconds=600)
-    requests = [Prepare(ARGUMENTS, good, ErrorBound(), limits=limits), Measure(good, endless, 2, limits=limits)]
+    limits = ResourceLimits(seconds=600)
+    requests = [
+        PrepareRequest(ARGUMENTS, good, ErrorBound(), limits=limits),
+        MeasureRequest(good, endless, 2, limits=limits),
+    ]
     path = tmp_path / "requests"
     path.write_bytes(pickle.dumps([pickle.dumps(r) for r in requests]))
     tuner = subprocess.Popen([sys.executable, "-c", _TUNER, str(path)], stdout=subprocess.PIPE, text=True)
@@ -190,7 +193,7 @@ def test_an_interrupted_request_leaves_no_answer_behind(
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(zygote, "_answers_within", interrupted)
         zygote.ask(b"no message at all", 60)
-    answer = ask(zygote, Measure(good, good, 1))
+    answer = ask(zygote, MeasureRequest(good, good, 1))
     assert answer.why == "there are no arguments"
 
 

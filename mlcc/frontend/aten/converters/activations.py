@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from mlcc.frontend.aten.converters.elementwise import between
-from mlcc.frontend.aten.converters.reductions import reduced
-from mlcc.frontend.aten.promotion import Value, as_tensor, float_of
+from mlcc.frontend.aten.converters.elementwise import clamp
+from mlcc.frontend.aten.converters.reductions import reduce
+from mlcc.frontend.aten.promotion import Value, as_tensor, float_dtype
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.problems import Unsupported
@@ -28,7 +28,7 @@ def _relu6(t: Translator, self: relax.Expr) -> relax.Expr:
 @converts("aten.hardtanh")
 def _hardtanh(t: Translator, self: relax.Expr, min_val: float = -1, max_val: float = 1) -> relax.Expr:
     dtype = t.dtype(self)
-    return between(t, self, t.scalar(min_val, dtype), t.scalar(max_val, dtype))
+    return clamp(t, self, t.scalar(min_val, dtype), t.scalar(max_val, dtype))
 
 
 @converts("aten.gelu")
@@ -96,7 +96,7 @@ def hard_sigmoid(t: Translator, value: relax.Expr) -> relax.Expr:
     """clamp(x + 3, 0, 6) / 6."""
     dtype = t.dtype(value)
     moved = t.emit(op.add(value, t.scalar(3, dtype)))
-    bounded = between(t, moved, t.scalar(0, dtype), t.scalar(6, dtype))
+    bounded = clamp(t, moved, t.scalar(0, dtype), t.scalar(6, dtype))
     return t.emit(op.divide(bounded, t.scalar(6, dtype)))
 
 
@@ -178,7 +178,7 @@ def _safe_softmax(t: Translator, self: relax.Expr, dim: int, dtype: str | None =
     """Emit a softmax that is 0 if all elements are -inf."""
     softmax = _softmax_along(t, op.nn.softmax, self, dim, dtype, False)
     lowest = t.emit(op.equal(self, t.scalar(-math.inf, t.dtype(self))))
-    hidden = reduced(t, op.min, lowest, dim, True)
+    hidden = reduce(t, op.min, lowest, dim, True)
     return op.where(hidden, t.scalar(0, t.dtype(softmax)), softmax)
 
 
@@ -199,6 +199,6 @@ def _softmax_along(
 ) -> relax.Expr:
     """Emit a softmax in its dtype, on at least one dimension. PyTorch accepts integers only for empty tensors."""
     shape, own = t.shape(value), t.dtype(value)
-    value = t.cast(value, "float32" if widens else dtype or float_of(t.dtype(value)))
+    value = t.cast(value, "float32" if widens else dtype or float_dtype(t.dtype(value)))
     activated = t.emit(make(value if shape else t.reshape(value, [1]), t.axis(value, dim)))
     return t.cast(t.reshape(activated, shape), dtype or ("float32" if widens else own))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from mlcc.frontend.aten.converters.elementwise import between, negative_sign
+from mlcc.frontend.aten.converters.elementwise import clamp, sign_bit
 from mlcc.frontend.aten.promotion import (
     Value,
     as_tensor,
-    float_of,
+    float_dtype,
     is_float,
+    promote_operands,
     result_type,
-    together,
 )
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
@@ -51,14 +51,14 @@ def _rsub(t: Translator, self: Value, other: Value, alpha: Value = 1) -> relax.E
 
 @converts("aten.mul", "aten.multiply")
 def _mul(t: Translator, self: Value, other: Value) -> relax.Expr:
-    return op.multiply(*together(t, self, other))
+    return op.multiply(*promote_operands(t, self, other))
 
 
 @converts("aten.div", "aten.divide", "aten.true_divide")
 def _div(t: Translator, self: Value, other: Value, rounding_mode: str | None = None) -> relax.Expr:
     if rounding_mode is None:
-        return op.divide(*together(t, self, other, floating=True))
-    x, y = together(t, self, other)
+        return op.divide(*promote_operands(t, self, other, floating=True))
+    x, y = promote_operands(t, self, other)
     if rounding_mode == "floor":
         return op.floor_divide(x, y)
     if rounding_mode != "trunc":
@@ -74,23 +74,23 @@ def _floor_divide(t: Translator, self: Value, other: Value) -> relax.Expr:
 
 @converts("aten.remainder")
 def _remainder(t: Translator, self: Value, other: Value) -> relax.Expr:
-    return op.floor_mod(*together(t, self, other))
+    return op.floor_mod(*promote_operands(t, self, other))
 
 
 @converts("aten.fmod")
 def _fmod(t: Translator, self: Value, other: Value) -> relax.Expr:
-    return op.mod(*together(t, self, other))
+    return op.mod(*promote_operands(t, self, other))
 
 
 @converts("aten.addcmul")
 def _addcmul(t: Translator, self: relax.Expr, tensor1: relax.Expr, tensor2: relax.Expr, value: Value = 1) -> relax.Expr:
-    x, a, b = together(t, self, tensor1, tensor2)
+    x, a, b = promote_operands(t, self, tensor1, tensor2)
     return op.add(x, op.multiply(scaled(t, a, value, t.dtype(x)), b))
 
 
 @converts("aten.addcdiv")
 def _addcdiv(t: Translator, self: relax.Expr, tensor1: relax.Expr, tensor2: relax.Expr, value: Value = 1) -> relax.Expr:
-    x, a, b = together(t, self, tensor1, tensor2)
+    x, a, b = promote_operands(t, self, tensor1, tensor2)
     return op.add(x, op.divide(scaled(t, a, value, t.dtype(x)), b))
 
 
@@ -208,7 +208,7 @@ _FLOAT_BINARY: dict[str, Callable[..., relax.Call]] = {"atan2": op.atan2, "arcta
 
 
 def _comparison(make: Callable[..., relax.Call]) -> Callable[..., relax.Expr]:
-    return lambda t, self, other: make(*together(t, self, other))
+    return lambda t, self, other: make(*promote_operands(t, self, other))
 
 
 def _logical(make: Callable[..., relax.Call]) -> Callable[..., relax.Expr]:
@@ -217,14 +217,14 @@ def _logical(make: Callable[..., relax.Call]) -> Callable[..., relax.Expr]:
 
 def _bitwise(ints: Callable[..., relax.Call], bools: Callable[..., relax.Call]) -> Callable[..., relax.Expr]:
     def convert(t: Translator, self: Value, other: Value) -> relax.Expr:
-        x, y = together(t, self, other)
+        x, y = promote_operands(t, self, other)
         return (bools if t.dtype(x) == "bool" else ints)(x, y)
 
     return convert
 
 
 def _float_binary(make: Callable[..., relax.Call]) -> Callable[..., relax.Expr]:
-    return lambda t, self, other: make(*together(t, self, other, floating=True))
+    return lambda t, self, other: make(*promote_operands(t, self, other, floating=True))
 
 
 for _name, _make in _COMPARISONS.items():
@@ -242,34 +242,34 @@ for _name, _make in _FLOAT_BINARY.items():
 # ---------------------------------------------------------------- extremes
 
 
-def greater_of(t: Translator, x: relax.Expr, y: relax.Expr) -> relax.Expr:
+def maximum(t: Translator, x: relax.Expr, y: relax.Expr) -> relax.Expr:
     """Return the elementwise maximum; NaN if an element is NaN."""
     return t.emit(op.maximum(x, y))
 
 
-def lesser_of(t: Translator, x: relax.Expr, y: relax.Expr) -> relax.Expr:
+def minimum(t: Translator, x: relax.Expr, y: relax.Expr) -> relax.Expr:
     """Return the elementwise minimum; NaN if an element is NaN."""
     return t.emit(op.minimum(x, y))
 
 
 @converts("aten.maximum", "aten.max.other")
 def _maximum(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    return greater_of(t, *together(t, self, other))
+    return maximum(t, *promote_operands(t, self, other))
 
 
 @converts("aten.minimum", "aten.min.other")
 def _minimum(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    return lesser_of(t, *together(t, self, other))
+    return minimum(t, *promote_operands(t, self, other))
 
 
 @converts("aten.fmax")
 def _fmax(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    return _ignoring_nan(t, op.maximum, *together(t, self, other))
+    return _ignoring_nan(t, op.maximum, *promote_operands(t, self, other))
 
 
 @converts("aten.fmin")
 def _fmin(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    return _ignoring_nan(t, op.minimum, *together(t, self, other))
+    return _ignoring_nan(t, op.minimum, *promote_operands(t, self, other))
 
 
 def _ignoring_nan(t: Translator, make: Callable[..., relax.Call], x: relax.Expr, y: relax.Expr) -> relax.Expr:
@@ -285,14 +285,14 @@ def _clamp(t: Translator, self: relax.Expr, min: Value | None = None, max: Value
     dtype = result_type(t, self, *bounds)
     x = as_tensor(t, self, dtype)
     if min is not None:
-        x = _clamp_to(t, x, min, dtype, greater_of)
-    return x if max is None else _clamp_to(t, x, max, dtype, lesser_of)
+        x = _clamp_to(t, x, min, dtype, maximum)
+    return x if max is None else _clamp_to(t, x, max, dtype, minimum)
 
 
 def _clamp_to(t: Translator, x: relax.Expr, bound: Value, dtype: str, choose: Callable[..., relax.Expr]) -> relax.Expr:
     limit = as_tensor(t, bound, dtype)
     if isinstance(bound, (int, float)) and not math.isnan(bound):
-        return between(t, x, *((limit, None) if choose is greater_of else (None, limit)))
+        return clamp(t, x, *((limit, None) if choose is maximum else (None, limit)))
     return choose(t, x, limit)
 
 
@@ -311,7 +311,7 @@ def _clamp_max(t: Translator, self: relax.Expr, max: Value) -> relax.Expr:
 
 @converts("aten.where.self", "aten.where.Scalar", "aten.where.ScalarOther", "aten.where.ScalarSelf")
 def _where(t: Translator, condition: relax.Expr, self: Value, other: Value) -> relax.Expr:
-    return op.where(t.cast(condition, "bool"), *together(t, self, other))
+    return op.where(t.cast(condition, "bool"), *promote_operands(t, self, other))
 
 
 @converts("aten.masked_fill")
@@ -331,17 +331,17 @@ def _threshold(t: Translator, self: relax.Expr, threshold: Value, value: Value) 
 
 @converts("aten.logaddexp")
 def _logaddexp(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    x, y = together(t, self, other, floating=True)
-    return log_of_sum(t, x, y, 1.0)
+    x, y = promote_operands(t, self, other, floating=True)
+    return logaddexp(t, x, y, 1.0)
 
 
 @converts("aten.logaddexp2")
 def _logaddexp2(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    x, y = together(t, self, other, floating=True)
-    return log_of_sum(t, x, y, math.log(2))
+    x, y = promote_operands(t, self, other, floating=True)
+    return logaddexp(t, x, y, math.log(2))
 
 
-def log_of_sum(t: Translator, x: relax.Expr, y: relax.Expr, unit: float = 1.0) -> relax.Expr:
+def logaddexp(t: Translator, x: relax.Expr, y: relax.Expr, unit: float = 1.0) -> relax.Expr:
     """max + log1p(exp(-|x - y|)), with logarithms in `unit`; equal infinities are themselves."""
     dtype = t.dtype(x)
     difference = t.emit(op.negative(op.abs(op.subtract(x, y))))
@@ -350,16 +350,16 @@ def log_of_sum(t: Translator, x: relax.Expr, y: relax.Expr, unit: float = 1.0) -
     rest: relax.Expr = t.emit(op.log1p(op.exp(difference)))
     if unit != 1:
         rest = t.emit(op.multiply(rest, t.scalar(1 / unit, dtype)))
-    total = t.emit(op.add(greater_of(t, x, y), rest))
+    total = t.emit(op.add(maximum(t, x, y), rest))
     same = t.emit(op.logical_and(op.isinf(x), op.equal(x, y)))
     return op.where(same, x, total)
 
 
 @converts("aten.hypot")
 def _hypot(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    x, y = (t.emit(op.abs(v)) for v in together(t, self, other))
+    x, y = (t.emit(op.abs(v)) for v in promote_operands(t, self, other))
     dtype = t.dtype(x)
-    high, low = greater_of(t, x, y), lesser_of(t, x, y)
+    high, low = maximum(t, x, y), minimum(t, x, y)
     ratio = t.emit(op.divide(low, high))
     root = t.emit(op.sqrt(op.add(op.multiply(ratio, ratio), t.scalar(1, dtype))))
     length = op.where(op.equal(high, t.scalar(0, dtype)), high, op.multiply(high, root))
@@ -368,30 +368,30 @@ def _hypot(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
 
 @converts("aten.copysign")
 def _copysign(t: Translator, self: Value, other: Value) -> relax.Expr:
-    x, y = together(t, self, other, floating=True)
+    x, y = promote_operands(t, self, other, floating=True)
     size = t.emit(op.abs(x))
-    return op.where(negative_sign(t, y), op.negative(size), size)
+    return op.where(sign_bit(t, y), op.negative(size), size)
 
 
 @converts("aten.ldexp")
 def _ldexp(t: Translator, self: Value, other: Value) -> relax.Expr:
-    x, exponent = together(t, self, other, floating=True)
+    x, exponent = promote_operands(t, self, other, floating=True)
     return op.multiply(x, op.power(t.scalar(2, t.dtype(x)), exponent))
 
 
 @converts("aten.xlogy", "aten.special_xlogy")
 def _xlogy(t: Translator, self: Value, other: Value) -> relax.Expr:
-    x, y = together(t, self, other, floating=True)
-    return times_log(t, x, y, op.log)
+    x, y = promote_operands(t, self, other, floating=True)
+    return xlogy(t, x, y, op.log)
 
 
 @converts("aten.special_xlog1py")
 def _xlog1py(t: Translator, self: Value, other: Value) -> relax.Expr:
-    x, y = together(t, self, other, floating=True)
-    return times_log(t, x, y, op.log1p)
+    x, y = promote_operands(t, self, other, floating=True)
+    return xlogy(t, x, y, op.log1p)
 
 
-def times_log(t: Translator, x: relax.Expr, y: relax.Expr, log: Callable[..., relax.Call]) -> relax.Expr:
+def xlogy(t: Translator, x: relax.Expr, y: relax.Expr, log: Callable[..., relax.Call]) -> relax.Expr:
     zero = t.scalar(0, t.dtype(x))
     product = t.emit(op.multiply(x, t.emit(log(y))))
     at_zero = t.emit(op.where(op.equal(x, zero), zero, product))
@@ -407,19 +407,21 @@ def _isclose(
     atol: float = 1e-08,
     equal_nan: bool = False,
 ) -> relax.Expr:
-    return close(t, self, other, rtol, atol, equal_nan)
+    return close_mask(t, self, other, rtol, atol, equal_nan)
 
 
-def close(t: Translator, self: relax.Expr, other: relax.Expr, rtol: float, atol: float, equal_nan: bool) -> relax.Expr:
+def close_mask(
+    t: Translator, self: relax.Expr, other: relax.Expr, rtol: float, atol: float, equal_nan: bool
+) -> relax.Expr:
     """Return a mask of the elements that are equal, or finite and within the tolerances."""
-    x, y = together(t, self, other)
+    x, y = promote_operands(t, self, other)
     equal: relax.Expr = t.emit(op.equal(x, y))
     if equal_nan and is_float(t.dtype(x)):
         both = t.emit(op.logical_and(op.isnan(x), op.isnan(y)))
         equal = t.emit(op.logical_or(equal, both))
     if rtol == 0 and atol == 0:
         return equal
-    dtype = float_of(t.dtype(x))
+    dtype = float_dtype(t.dtype(x))
     x, y = t.cast(x, dtype), t.cast(y, dtype)
     span = t.emit(op.multiply(op.abs(y), t.scalar(rtol, dtype)))
     allowed = t.emit(op.add(span, t.scalar(atol, dtype)))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mlcc.frontend.aten.converters.reductions import reduced
-from mlcc.frontend.aten.converters.shapes import broadcast, joint_shape, permuted, product
+from mlcc.frontend.aten.converters.reductions import reduce
+from mlcc.frontend.aten.converters.shapes import broadcast, broadcast_shape, permute, total_size
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.emitter import Dim
@@ -51,17 +51,17 @@ def attention(
         raise Unsupported("a mask together with is_causal is not supported")
     shape = [*t.shape(query)[:-1], t.shape(value)[-1]]
     operands = (query, key, value)
-    outer = joint_shape([t.shape(x)[:-3] for x in operands])
-    q, k, v = (permuted(t, _as_rank_4(t, x, outer), _SWAP_HEADS_AND_LENGTH) for x in operands)
+    outer = broadcast_shape([t.shape(x)[:-3] for x in operands])
+    q, k, v = (permute(t, _as_rank_4(t, x, outer), _SWAP_HEADS_AND_LENGTH) for x in operands)
     factor = None if scale is None else float(scale)
     if mask is None:
         heads = t.emit(op.nn.attention(q, k, v, scale=factor, causal_mask="TopLeft" if causal else None))
-        return t.reshape(permuted(t, heads, _SWAP_HEADS_AND_LENGTH), shape)
+        return t.reshape(permute(t, heads, _SWAP_HEADS_AND_LENGTH), shape)
     if t.ndim(mask) > 4:
         mask = broadcast(t, mask, [*outer, *t.shape(mask)[-3:]])
     bias, seen = _bias(t, _as_rank_4(t, mask), t.dtype(query))
     heads = t.emit(op.nn.attention_bias(q, k, v, bias, scale=factor))
-    back = permuted(t, heads, _SWAP_HEADS_AND_LENGTH)
+    back = permute(t, heads, _SWAP_HEADS_AND_LENGTH)
     return t.reshape(t.emit(op.where(seen, back, t.scalar(0, t.dtype(query)))), shape)
 
 
@@ -72,13 +72,13 @@ def _as_rank_4(t: Translator, value: relax.Expr, outer: Sequence[Dim] | None = N
     rest = shape[-3:]
     batch = shape[:-3] if outer is None else [*outer]
     wide = t.reshape(value, shape) if outer is None else broadcast(t, t.reshape(value, shape), [*batch, *rest])
-    return t.reshape(wide, [product(batch), *rest])
+    return t.reshape(wide, [total_size(batch), *rest])
 
 
 def _bias(t: Translator, mask: relax.Expr, dtype: str) -> tuple[relax.Expr, relax.Expr]:
     """Return the additive bias of an attention mask, and a mask of the rows that see any key."""
     lowest = t.scalar(-math.inf, dtype)
     if t.dtype(mask) == "bool":
-        return t.emit(op.where(mask, t.scalar(0, dtype), lowest)), reduced(t, op.max, mask, -1, True)
+        return t.emit(op.where(mask, t.scalar(0, dtype), lowest)), reduce(t, op.max, mask, -1, True)
     bias = t.cast(mask, dtype)
-    return bias, reduced(t, op.max, t.emit(op.not_equal(bias, lowest)), -1, True)
+    return bias, reduce(t, op.max, t.emit(op.not_equal(bias, lowest)), -1, True)

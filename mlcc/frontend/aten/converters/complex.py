@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from mlcc.frontend.aten.complex import PARTS, Complex, as_complex, converts_complex
-from mlcc.frontend.aten.promotion import float_of, together
+from mlcc.frontend.aten.promotion import float_dtype, promote_operands
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.problems import Unsupported
@@ -83,8 +83,8 @@ def _angle(t: Translator, self: Complex) -> relax.Expr:
 @converts("aten.angle")
 def _angle_of_real(t: Translator, self: relax.Expr) -> relax.Expr:
     """Emit pi for negative numbers, else 0; NaN stays NaN."""
-    (value,) = together(t, self, floating=True)
-    dtype = float_of(t.dtype(value))
+    (value,) = promote_operands(t, self, floating=True)
+    dtype = float_dtype(t.dtype(value))
     of_negative = op.where(op.less(value, t.scalar(0, dtype)), t.scalar(3.141592653589793, dtype), t.scalar(0, dtype))
     return op.where(op.isnan(value), value, of_negative)
 

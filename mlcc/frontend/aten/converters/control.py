@@ -6,20 +6,20 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mlcc.frontend.aten.graph import Graph, Inner, NumberMeta, Ref
+from mlcc.frontend.aten.graph import Graph, NumberMeta, Ref, Subgraph
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
-from mlcc.frontend.loops import Loop, Round, run_loop
+from mlcc.frontend.loops import Iteration, Loop, run_loop
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 
-MOST_STEPS = 64  # of an unrolled loop
+MAX_UNROLLED_STEPS = 64  # of an unrolled loop
 
 
 @converts("higher_order.cond")
-def _cond(t: Translator, arg0: Any, arg1: Inner, arg2: Inner, arg3: Sequence[Any] = ()) -> list[Any]:
+def _cond(t: Translator, arg0: Any, arg1: Subgraph, arg2: Subgraph, arg3: Sequence[Any] = ()) -> list[Any]:
     if not isinstance(arg0, (relax.Expr, tir.Expr)):
         return t.inline_graph((arg1 if arg0 else arg2).graph, arg3)
     condition = arg0 if isinstance(arg0, relax.Expr) else relax.PrimValue(arg0)
@@ -29,12 +29,14 @@ def _cond(t: Translator, arg0: Any, arg1: Inner, arg2: Inner, arg3: Sequence[Any
 
 
 @converts("higher_order.map_impl", "higher_order.map")
-def _map(t: Translator, arg0: Inner, arg1: Sequence[Any], arg2: Sequence[Any] = ()) -> list[Any]:
+def _map(t: Translator, arg0: Subgraph, arg1: Sequence[Any], arg2: Sequence[Any] = ()) -> list[Any]:
     return _emit_scan(t, arg0.graph, [], arg1, arg2)
 
 
 @converts("higher_order.scan")
-def _scan(t: Translator, arg0: Inner, arg1: Sequence[Any], arg2: Sequence[Any], arg3: Sequence[Any] = ()) -> list[Any]:
+def _scan(
+    t: Translator, arg0: Subgraph, arg1: Sequence[Any], arg2: Sequence[Any], arg3: Sequence[Any] = ()
+) -> list[Any]:
     return _emit_scan(t, arg0.graph, arg1, arg2, arg3)
 
 
@@ -46,14 +48,14 @@ def _emit_scan(
         raise Unsupported("a scan needs a tensor to scan over")
     length = t.shape(along[0])[0]
     count = tir.const_int(length)
-    if count is not None and 0 < count <= MOST_STEPS:
+    if count is not None and 0 < count <= MAX_UNROLLED_STEPS:
         return _unrolled(t, graph, carried, along, extra, count)
     tensors, all_of = _split_tensors(extra)
 
-    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
+    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Iteration:
         parts = [t.emit(t.op.take(x, number, 0)) for x in outer[: len(along)]]
         results = t.inline_graph(graph, [*state, *parts, *all_of(outer[len(along) :])])
-        return Round(results[: len(state)], results[len(state) :])
+        return Iteration(results[: len(state)], results[len(state) :])
 
     state, rows = run_loop(t, Loop(body, carried, [*along, *tensors], length if count is None else count))
     return [*state, *rows]
@@ -71,7 +73,7 @@ def _unrolled(
 
 
 @converts("higher_order.while_loop")
-def _while(t: Translator, arg0: Inner, arg1: Inner, arg2: Sequence[Any], arg3: Sequence[Any] = ()) -> list[Any]:
+def _while(t: Translator, arg0: Subgraph, arg1: Subgraph, arg2: Sequence[Any], arg3: Sequence[Any] = ()) -> list[Any]:
     """Unroll a loop if its trip count is constant and small, else emit a run-time loop."""
     if _trip_count(arg0.graph, arg1.graph, arg2, arg3) is None:
         return _run_time_loop(t, arg0.graph, arg1.graph, arg2, arg3)
@@ -86,7 +88,7 @@ def _while(t: Translator, arg0: Inner, arg1: Inner, arg2: Sequence[Any], arg3: S
 def _trip_count(test: Graph, step: Graph, carried: Sequence[Any], extra: Sequence[Any]) -> int | None:
     """Return the trip count of a loop; None if it is known at run time only or exceeds MOST_STEPS."""
     known, rest = [_constant_number(value) for value in carried], [_constant_number(value) for value in extra]
-    for count in range(MOST_STEPS + 1):
+    for count in range(MAX_UNROLLED_STEPS + 1):
         (goes_on,) = _fold_graph(test, [*known, *rest])
         if goes_on is None or not goes_on:
             return None if goes_on is None else count
@@ -100,13 +102,13 @@ def _run_time_loop(t: Translator, test: Graph, step: Graph, carried: Sequence[An
     tensors, all_of = _split_tensors(extra)
 
     def inside(graph: Graph, state: Sequence[relax.Expr], outer: Sequence[relax.Expr]) -> list[relax.Expr]:
-        with t.apart():
+        with t.new_scope():
             given = [_bind_number(t, graph, i, v) if counts[i] else v for i, v in enumerate(state)]
             return [_as_tensor(t, v) for v in t.inline_graph(graph, [*given, *all_of(outer)])]
 
-    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
+    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Iteration:
         after = inside(step, state, outer)
-        return Round(after, (), inside(test, after, outer)[0])
+        return Iteration(after, (), inside(test, after, outer)[0])
 
     begin = [_as_tensor(t, value) for value in carried]
     state, _ = run_loop(t, Loop(body, begin, tensors, None, inside(test, begin, tensors)[0]))

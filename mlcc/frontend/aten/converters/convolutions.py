@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlcc.frontend.aten.converters.shapes import product, simple
+from mlcc.frontend.aten.converters.shapes import simplify_extent, total_size
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
-from mlcc.frontend.aten.windows import Ints, each, windows
+from mlcc.frontend.aten.windows import Ints, per_dimension, unfold_windows
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
 from mlcc.relax import op
@@ -60,23 +60,25 @@ def convolution(
         raise Unsupported(f"a convolution of {n} dimensions is not supported")
     batched = t.ndim(value) == n + 2
     x = value if batched else t.emit(op.expand_dims(value, [0]))
-    strides, steps = each(stride, n), each(dilation, n)
+    strides, steps = per_dimension(stride, n), per_dimension(dilation, n)
     result: relax.Expr
     if output_padding is None:
         pads = _pads(t, weight, padding, steps)
         result = t.emit(_FORWARD[n](x, weight, strides=strides, padding=pads, dilation=steps, groups=groups))
     else:
         assert not isinstance(padding, str)
-        result = _transpose(t, n, x, weight, strides, each(padding, n), each(output_padding, n), steps, groups)
+        result = _transpose(
+            t, n, x, weight, strides, per_dimension(padding, n), per_dimension(output_padding, n), steps, groups
+        )
     if bias is not None:
-        result = t.emit(op.add(result, t.reshape(bias, [1, product(t.shape(bias)), *[1] * n])))
+        result = t.emit(op.add(result, t.reshape(bias, [1, total_size(t.shape(bias)), *[1] * n])))
     return result if batched else op.squeeze(result, [0])
 
 
 def _pads(t: Translator, weight: relax.Expr, padding: Ints | str, dilation: list[int]) -> list[int]:
     """Return the padding before all dimensions, then after all."""
     if not isinstance(padding, str):
-        return each(padding, len(dilation)) * 2
+        return per_dimension(padding, len(dilation)) * 2
     if padding == "valid":
         return [0] * 2 * len(dilation)
     if padding != "same":
@@ -109,9 +111,9 @@ def _im2col(
     t: Translator, self: relax.Expr, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints
 ) -> relax.Expr:
     x = self if t.ndim(self) == 4 else t.emit(op.expand_dims(self, [0]))
-    border = each(padding, 2)
+    border = per_dimension(padding, 2)
     x = t.emit(op.nn.pad(x, [0, 0, 0, 0, border[0], border[0], border[1], border[1]]))
-    taken = windows(t, x, each(kernel_size, 2), each(stride, 2), each(dilation, 2))
+    taken = unfold_windows(t, x, per_dimension(kernel_size, 2), per_dimension(stride, 2), per_dimension(dilation, 2))
     order = [0, 1, 4, 5, 2, 3]  # batch, channels, kernel, places
     return t.reshape(t.emit(op.permute_dims(taken, order)), t.out_shape())
 
@@ -122,16 +124,16 @@ def _col2im(
     stride: Ints,
 ) -> relax.Expr:  # fmt: skip
     """Emit a transposed convolution whose kernel puts each row of the columns in its place."""
-    kernel, steps, border, strides = (each(v, 2) for v in (kernel_size, dilation, padding, stride))
+    kernel, steps, border, strides = (per_dimension(v, 2) for v in (kernel_size, dilation, padding, stride))
     if not all(isinstance(size, int) for size in output_size):
         raise Unsupported("an image of symbolic size is not supported")
     x = self if t.ndim(self) == 3 else t.emit(op.expand_dims(self, [0]))
     batch, rows, _ = t.shape(x)
     area = kernel[0] * kernel[1]
-    channels = simple(construct.floordiv(rows, construct.const(area, "int64")))
+    channels = simplify_extent(construct.floordiv(rows, construct.const(area, "int64")))
     spans = [size + 2 * b - d * (k - 1) - 1 for size, b, k, d in zip(output_size, border, kernel, steps, strict=True)]
     grid = [span // stride + 1 for span, stride in zip(spans, strides, strict=True)]
-    columns = t.reshape(x, [product([batch, channels]), area, *grid])
+    columns = t.reshape(x, [total_size([batch, channels]), area, *grid])
     unit = t.reshape(t.emit(op.eye(area, area, 0, t.dtype(self))), [area, 1, *kernel])
     image = op.nn.conv2d_transpose(
         columns, unit, strides=strides, padding=border * 2, dilation=steps,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlcc.frontend.aten.complex import PARTS, Complex, as_complex
-from mlcc.frontend.aten.converters.shapes import number, permuted
-from mlcc.frontend.aten.promotion import Value, as_tensor, is_float, number_type
+from mlcc.frontend.aten.converters.shapes import extent_expr, permute
+from mlcc.frontend.aten.promotion import Value, as_tensor, is_float, scalar_dtype
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.emitter import Dim
@@ -35,7 +35,7 @@ def _to(t: Translator, self: relax.Expr | None = None, **arguments: Any) -> rela
 # ---------------------------------------------------------------- constant tensors
 
 
-def filled(t: Translator, value: Value, layout: str | None = None) -> relax.Expr:
+def full(t: Translator, value: Value, layout: str | None = None) -> relax.Expr:
     """Emit a tensor with all elements equal to `value`, of the shape and dtype that the exporter states."""
     if layout not in (None, "strided"):
         raise Unsupported(f"layout={layout}")
@@ -52,17 +52,17 @@ def _full(
 ) -> relax.Expr:  # fmt: skip
     given = value if fill_value is None else fill_value
     assert given is not None
-    return filled(t, given, layout)
+    return full(t, given, layout)
 
 
 @converts("aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero")
 def _zeros(t: Translator, layout: str | None = None, **arguments: Any) -> relax.Expr:
-    return filled(t, 0, layout)
+    return full(t, 0, layout)
 
 
 @converts("aten.ones", "aten.ones_like", "aten.new_ones")
 def _ones(t: Translator, layout: str | None = None, **arguments: Any) -> relax.Expr:
-    return filled(t, 1, layout)
+    return full(t, 1, layout)
 
 
 @converts(
@@ -70,12 +70,12 @@ def _ones(t: Translator, layout: str | None = None, **arguments: Any) -> relax.E
     "aten.empty_permuted",
 )  # fmt: skip
 def _empty(t: Translator, layout: str | None = None, **arguments: Any) -> relax.Expr:
-    return filled(t, 0, layout)  # the elements are arbitrary
+    return full(t, 0, layout)  # the elements are arbitrary
 
 
 @converts("aten.scalar_tensor")
 def _scalar_tensor(t: Translator, s: Value, **arguments: Any) -> relax.Expr:
-    return filled(t, s, arguments.get("layout"))
+    return full(t, s, arguments.get("layout"))
 
 
 @converts("aten.copy")
@@ -91,14 +91,14 @@ def _copy(t: Translator, self: relax.Expr, src: relax.Expr, non_blocking: bool =
 def _arange(t: Translator, end: Value, start: Value = 0, step: Value = 1, layout: str | None = None,
             **arguments: Any) -> relax.Expr:  # fmt: skip
     dtype = t.out_dtype()
-    if all(number_type(value) == "int64" for value in (start, end, step)) and not is_float(dtype):
+    if all(scalar_dtype(value) == "int64" for value in (start, end, step)) and not is_float(dtype):
         return t.cast(t.emit(op.arange(start, end, step, "int64")), dtype)
-    return counted(t, start, step, t.out_shape()[0], dtype)
+    return arange(t, start, step, t.out_shape()[0], dtype)
 
 
-def counted(t: Translator, start: Value, step: Value, count: Dim, dtype: str) -> relax.Expr:
+def arange(t: Translator, start: Value, step: Value, count: Dim, dtype: str) -> relax.Expr:
     """Emit `start + i * step`, computed in float64 unless all numbers are integers."""
-    wide = "float64" if is_float(dtype) or "float32" in map(number_type, (start, step)) else "int64"
+    wide = "float64" if is_float(dtype) or "float32" in map(scalar_dtype, (start, step)) else "int64"
     places = t.cast(t.emit(op.arange(0, count, 1, "int64")), wide)
     if not isinstance(step, (int, float)) or step != 1:
         places = t.emit(op.multiply(places, as_tensor(t, step, wide)))
@@ -145,7 +145,7 @@ def as_constant(t: Translator, array: Any, dtype: str) -> relax.Constant:
     import numpy as np
 
     from mlcc.ir.dtypes import DType
-    from mlcc.ir.narrow import encode
+    from mlcc.ir.narrow_floats import encode
 
     return t.constant(encode(np.asarray(array), DType.of(dtype)), dtype)
 
@@ -201,27 +201,29 @@ def _diag_embed(t: Translator, self: relax.Expr, offset: int = 0, dim1: int = -2
     axis = max(one, two)  # of the diagonal's elements
     order = [*range(t.ndim(self) - 1)]
     order.insert(axis - 1, t.ndim(self) - 1)
-    value = t.emit(op.expand_dims(permuted(t, self, order), [min(one, two)]))
+    value = t.emit(op.expand_dims(permute(t, self, order), [min(one, two)]))
     if offset:
         zeros = [*t.shape(value)]
-        zeros[axis] = number(abs(offset))
+        zeros[axis] = extent_expr(abs(offset))
         border = t.full(zeros, 0, t.dtype(self))
         front = (offset > 0) == (axis == two)
         value = t.emit(op.concat([border, value] if front else [value, border], axis))
-    rows, columns = (places_along(t, dim, shape) for dim in (one, two))
+    rows, columns = (iota_along(t, dim, shape) for dim in (one, two))
     if offset:
         rows = t.emit(op.add(rows, t.scalar(offset, "int64")))
     return op.where(op.equal(rows, columns), value, t.scalar(0, t.dtype(self)))
 
 
-def places_along(t: Translator, axis: int, shape: Sequence[Dim]) -> relax.Expr:
+def iota_along(t: Translator, axis: int, shape: Sequence[Dim]) -> relax.Expr:
     """Emit the indices along an axis, as a tensor that broadcasts to the shape."""
     ones: list[Dim] = [1] * len(shape)
     ones[axis] = shape[axis]
     return t.reshape(t.emit(op.arange(0, shape[axis], 1, "int64")), ones)
 
 
-def window(t: Translator, name: str, length: int, periodic: bool, dtype: str, **factors: float) -> relax.Constant:
+def window_constant(
+    t: Translator, name: str, length: int, periodic: bool, dtype: str, **factors: float
+) -> relax.Constant:
     """Return a window function as a constant."""
     import numpy as np
 
@@ -238,16 +240,16 @@ def window(t: Translator, name: str, length: int, periodic: bool, dtype: str, **
 
 @converts("aten.hann_window")
 def _hann(t: Translator, window_length: int, periodic: bool = True, **arguments: Any) -> relax.Expr:
-    return window(t, "hann", window_length, periodic, t.out_dtype())
+    return window_constant(t, "hann", window_length, periodic, t.out_dtype())
 
 
 @converts("aten.hamming_window")
 def _hamming(
     t: Translator, window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **arguments: Any
 ) -> relax.Expr:
-    return window(t, "hamming", window_length, periodic, t.out_dtype(), alpha=alpha, beta=beta)
+    return window_constant(t, "hamming", window_length, periodic, t.out_dtype(), alpha=alpha, beta=beta)
 
 
 @converts("aten.blackman_window")
 def _blackman(t: Translator, window_length: int, periodic: bool = True, **arguments: Any) -> relax.Expr:
-    return window(t, "blackman", window_length, periodic, t.out_dtype())
+    return window_constant(t, "blackman", window_length, periodic, t.out_dtype())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from mlcc.frontend.aten.promotion import apply, category, float_of, is_float, promote
+from mlcc.frontend.aten.promotion import category, emit_promoted, float_dtype, is_float, promote
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.problems import Unsupported
@@ -31,7 +31,7 @@ _ROUNDING: dict[str, Callable[..., relax.Call]] = {
 
 
 def _float_function(make: Callable[..., relax.Call]) -> Callable[..., relax.Expr]:
-    return lambda t, self: make(t.cast(self, float_of(t.dtype(self))))
+    return lambda t, self: make(t.cast(self, float_dtype(t.dtype(self))))
 
 
 def _same_type(make: Callable[..., relax.Call]) -> Callable[..., relax.Expr]:
@@ -87,10 +87,10 @@ def _sign(t: Translator, self: relax.Expr) -> relax.Expr:
 
 @converts("aten.signbit")
 def _signbit(t: Translator, self: relax.Expr) -> relax.Expr:
-    return negative_sign(t, self)
+    return sign_bit(t, self)
 
 
-def negative_sign(t: Translator, value: relax.Expr) -> relax.Var:
+def sign_bit(t: Translator, value: relax.Expr) -> relax.Var:
     """Return a mask of the elements with a negative sign, including -0."""
     dtype = t.dtype(value)
     if is_float(dtype):
@@ -154,7 +154,7 @@ def _bitwise_not(t: Translator, self: relax.Expr) -> relax.Expr:
 
 def _as_float(t: Translator, value: relax.Expr) -> tuple[relax.Expr, Callable[[float], relax.Constant]]:
     """Return the value as floats, and a function that creates constants of that dtype."""
-    dtype = float_of(t.dtype(value))
+    dtype = float_dtype(t.dtype(value))
     return t.cast(value, dtype), lambda number: t.scalar(number, dtype)
 
 
@@ -208,7 +208,7 @@ def _rad2deg(t: Translator, self: relax.Expr) -> relax.Expr:
 def _logit(t: Translator, self: relax.Expr, eps: float | None = None) -> relax.Expr:
     x, number = _as_float(t, self)
     if eps is not None:
-        x = between(t, x, number(eps), number(1 - eps))
+        x = clamp(t, x, number(eps), number(1 - eps))
     return op.log(op.divide(x, op.subtract(number(1), x)))
 
 
@@ -239,7 +239,7 @@ _MAX_FINITE = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32":
              "float64": 1.7976931348623157e308}  # fmt: skip
 
 
-def between(t: Translator, value: relax.Expr, low: relax.Expr | None, high: relax.Expr | None) -> relax.Expr:
+def clamp(t: Translator, value: relax.Expr, low: relax.Expr | None, high: relax.Expr | None) -> relax.Expr:
     """Clamp the value to at least `low`, then to at most `high`. NaN stays NaN."""
     if low is not None:
         value = t.emit(op.maximum(value, low))
@@ -250,5 +250,5 @@ def between(t: Translator, value: relax.Expr, low: relax.Expr | None, high: rela
 def _heaviside(t: Translator, self: relax.Expr, values: relax.Expr) -> relax.Expr:
     dtype = t.dtype(self)
     zero = t.scalar(0, dtype)
-    positive = t.cast(apply(t, op.greater, self, zero), dtype)
+    positive = t.cast(emit_promoted(t, op.greater, self, zero), dtype)
     return op.where(op.equal(self, zero), values, positive)

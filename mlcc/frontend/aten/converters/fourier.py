@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlcc.frontend.aten.complex import Complex, as_complex, converts_complex
-from mlcc.frontend.aten.converters.images import padded
-from mlcc.frontend.aten.promotion import float_of
+from mlcc.frontend.aten.converters.images import pad_borders
+from mlcc.frontend.aten.promotion import float_dtype
 from mlcc.frontend.aten.table import Converter, converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.emitter import Dim
@@ -23,9 +23,9 @@ _NONE, _ROOT, _COUNT = range(3)  # the divisor of a sum: 1, the root of the numb
 _NORMS = {None: (_NONE, _COUNT), "backward": (_NONE, _COUNT), "ortho": (_ROOT, _ROOT), "forward": (_COUNT, _NONE)}
 
 
-def transformed(t: Translator, x: _Signal, axis: int, inverse: bool, divided: int, onesided: bool = False) -> Complex:
+def dft(t: Translator, x: _Signal, axis: int, inverse: bool, divided: int, onesided: bool = False) -> Complex:
     """Emit the DFT along an axis with the normalization `divided`; `onesided` keeps the first half of the spectrum."""
-    parts = [x.re, x.im] if isinstance(x, Complex) else [t.cast(x, float_of(t.dtype(x)))]
+    parts = [x.re, x.im] if isinstance(x, Complex) else [t.cast(x, float_dtype(t.dtype(x)))]
     rank, count = t.ndim(parts[0]), t.shape(parts[0])[axis]
     pairs = op.stack(parts, -1) if len(parts) > 1 else op.expand_dims(parts[0], [rank])
     spectrum = t.emit(op.signal.dft(t.emit(pairs), axis=axis, inverse=inverse, onesided=onesided))
@@ -54,7 +54,7 @@ def _resize_signal(t: Translator, x: _Signal, axis: int, count: Dim | None) -> _
     if not isinstance(count, int) or (known := tir.const_int(extent)) is None:
         raise Unsupported("a transform whose length differs from the symbolic length of the signal is not supported")
     pad = [*[0, 0] * (t.ndim(x) - 1 - axis), 0, count - known]
-    return t.emit(padded(t, x, pad, "constant", 0))
+    return t.emit(pad_borders(t, x, pad, "constant", 0))
 
 
 def _inverse_of_half(t: Translator, x: _Signal, axis: int, count: Dim, divided: int) -> relax.Expr:
@@ -72,7 +72,7 @@ def _inverse_of_half(t: Translator, x: _Signal, axis: int, count: Dim, divided: 
         return t.emit(op.concat([part, rest if sign > 0 else op.negative(rest)], axis))
 
     whole = Complex(mirrored(z.re, 1), mirrored(z.im, -1))
-    return transformed(t, whole, axis, True, divided).re
+    return dft(t, whole, axis, True, divided).re
 
 
 def _as_extent(value: tir.Expr) -> Dim:
@@ -102,7 +102,7 @@ def _transform_axes(
     t: Translator, x: _Signal, axes: Sequence[tuple[int, Dim | None]], inverse: bool, norm: str | None
 ) -> _Signal:
     for axis, count in axes:
-        x = transformed(t, _resize_signal(t, x, axis, count), axis, inverse, _NORMS[norm][inverse])
+        x = dft(t, _resize_signal(t, x, axis, count), axis, inverse, _NORMS[norm][inverse])
     return x
 
 
@@ -115,7 +115,7 @@ def _axes_and_lengths(t: Translator, x: _Signal, s: Any, n: Any, dim: Any, defau
 def _real_to_half(t: Translator, self: relax.Expr, axes: Any, norm: str | None) -> _Signal:
     *others, (last, count) = axes
     fitted = _resize_signal(t, self, last, count)
-    half = transformed(t, fitted, last, False, _NORMS[norm][False], onesided=True)
+    half = dft(t, fitted, last, False, _NORMS[norm][False], onesided=True)
     return _transform_axes(t, half, others, False, norm)
 
 
@@ -156,14 +156,14 @@ for _suffix, _default in (("fft", [-1]), ("fft2", [-2, -1]), ("fftn", None)):
 @converts("aten._fft_r2c")
 def _r2c(t: Translator, self: relax.Expr, dim: Sequence[int], normalization: int, onesided: bool) -> Complex:
     *others, last = dim
-    spectrum = transformed(t, self, last % t.ndim(self), False, normalization, onesided=onesided)
+    spectrum = dft(t, self, last % t.ndim(self), False, normalization, onesided=onesided)
     return _c2c(t, spectrum, others, normalization, True) if others else spectrum
 
 
 @converts_complex("_fft_c2c")
 def _c2c(t: Translator, self: Complex, dim: Sequence[int], normalization: int, forward: bool) -> Complex:
     for axis in dim:
-        self = transformed(t, self, axis % _rank(t, self), not forward, normalization)
+        self = dft(t, self, axis % _rank(t, self), not forward, normalization)
     return self
 
 
@@ -189,7 +189,7 @@ def _stft(
     hop = hop_length or n_fft // 4
     x = self if t.ndim(self) == 2 else t.emit(op.expand_dims(self, [0]))
     if center:
-        x = t.emit(padded(t, x, [n_fft // 2, n_fft // 2], pad_mode, 0))
+        x = t.emit(pad_borders(t, x, [n_fft // 2, n_fft // 2], pad_mode, 0))
     count = c.add(c.floordiv(c.sub(t.shape(x)[1], c.const(n_fft, "int64")), c.const(hop, "int64")), c.const(1, "int64"))
     begins = t.emit(op.multiply(op.arange(0, _as_extent(count), 1, "int64"), t.scalar(hop, "int64")))
     places = t.emit(op.add(op.expand_dims(begins, [1]), op.arange(0, n_fft, 1, "int64")))
@@ -199,10 +199,10 @@ def _stft(
     if window is None and width != n_fft:
         window = t.full([width], 1, t.dtype(x))
     if window is not None:
-        whole = t.emit(padded(t, window, [before, n_fft - width - before], "constant", 0))
+        whole = t.emit(pad_borders(t, window, [before, n_fft - width - before], "constant", 0))
         frames = t.emit(op.multiply(frames, whole))
     divided = _ROOT if normalized else _NONE
-    spectrum = transformed(t, frames, 2, False, divided, onesided=True if onesided is None else onesided)
+    spectrum = dft(t, frames, 2, False, divided, onesided=True if onesided is None else onesided)
     turned = spectrum.map(lambda part: t.emit(op.permute_dims(part, [0, 2, 1])))
     if t.ndim(self) == 1:
         turned = turned.map(lambda part: t.emit(op.squeeze(part, [0])))

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlcc.frontend.aten.converters.creation import as_constant
-from mlcc.frontend.aten.converters.shapes import number, permuted
+from mlcc.frontend.aten.converters.shapes import extent_expr, permute
 from mlcc.frontend.aten.promotion import Value, as_tensor, is_float
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.emitter import Dim
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
-from mlcc.ops.relations import same
+from mlcc.ops.relations import provably_equal
 from mlcc.relax import op
 
 # ---------------------------------------------------------------- padding
@@ -26,27 +26,27 @@ def _pad(
 ) -> relax.Expr:
     if mode not in ("constant", "reflect", "replicate", "circular"):
         raise Unsupported(f'mode="{mode}"')
-    return padded(t, self, pad, mode, 0 if value is None else value)
+    return pad_borders(t, self, pad, mode, 0 if value is None else value)
 
 
 @converts("aten.constant_pad_nd")
 def _constant_pad(t: Translator, self: relax.Expr, pad: list[Dim], value: Value = 0) -> relax.Expr:
-    return padded(t, self, pad, "constant", value)
+    return pad_borders(t, self, pad, "constant", value)
 
 
 @converts("aten.reflection_pad1d", "aten.reflection_pad2d", "aten.reflection_pad3d")
 def _reflection_pad(t: Translator, self: relax.Expr, padding: list[Dim]) -> relax.Expr:
-    return padded(t, self, padding, "reflect", 0)
+    return pad_borders(t, self, padding, "reflect", 0)
 
 
 @converts("aten.replication_pad1d", "aten.replication_pad2d", "aten.replication_pad3d")
 def _replication_pad(t: Translator, self: relax.Expr, padding: list[Dim]) -> relax.Expr:
-    return padded(t, self, padding, "replicate", 0)
+    return pad_borders(t, self, padding, "replicate", 0)
 
 
 @converts("aten._pad_circular")
 def _circular_pad(t: Translator, self: relax.Expr, pad: list[Dim]) -> relax.Expr:
-    return padded(t, self, pad, "circular", 0)
+    return pad_borders(t, self, pad, "circular", 0)
 
 
 @converts("aten._pad_enum")
@@ -54,7 +54,7 @@ def _pad_enum(t: Translator, self: relax.Expr, pad: list[Dim], mode: int, value:
     return _pad(t, self, pad, ("constant", "reflect", "replicate", "circular")[mode], value)
 
 
-def padded(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, border: Value) -> relax.Expr:
+def pad_borders(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, border: Value) -> relax.Expr:
     """Pad the last dimensions, the last one first in `pad`; negative widths crop."""
     if not all(isinstance(width, int) for width in pad):
         return _pad_by_concat(t, value, pad, mode, border)
@@ -155,14 +155,14 @@ def _resize(
             cubic_alpha=_ALPHA,
         )  # fmt: skip
     for at in range(n):
-        if not (same(number(target[at]), extents[at]) and (scales[at] in (None, 1) or align)):
+        if not (provably_equal(extent_expr(target[at]), extents[at]) and (scales[at] in (None, 1) or align)):
             value = _resize_axis(t, value, 2 + at, target[at], scales[at], kind, align)
     return value
 
 
 def _fits_resize_operator(extent: tir.Expr, target: Dim, scale: float | None, kind: str) -> bool:
     """Return True if `R.image.resize2d`, which takes sizes but no scale factors, samples at PyTorch's coordinates."""
-    before, after = tir.const_int(extent), tir.const_int(number(target))
+    before, after = tir.const_int(extent), tir.const_int(extent_expr(target))
     whole = before is not None and after is not None and before > 0 and after % before == 0
     if kind == "nearest" and before is not None and after is not None:
         return whole and scale in (None, after // before)
@@ -172,8 +172,8 @@ def _fits_resize_operator(extent: tir.Expr, target: Dim, scale: float | None, ki
         return kind != "nearest"
     if before is not None and after is not None:
         return before * scale == after
-    return float(scale).is_integer() and same(
-        number(target), construct.mul(extent, construct.const(int(scale), "int64"))
+    return float(scale).is_integer() and provably_equal(
+        extent_expr(target), construct.mul(extent, construct.const(int(scale), "int64"))
     )
 
 
@@ -181,7 +181,7 @@ def _resize_axis(
     t: Translator, value: relax.Expr, axis: int, target: Dim, scale: float | None, kind: str, align: bool
 ) -> relax.Expr:
     """Resize one dimension: each output element is a weighted sum of a few input elements (taps)."""
-    before, after = tir.const_int(t.shape(value)[axis]), tir.const_int(number(target))
+    before, after = tir.const_int(t.shape(value)[axis]), tir.const_int(extent_expr(target))
     if before is None or after is None:
         raise Unsupported(f"interpolation ({kind}) of a symbolic size with these factors is not supported")
     places, weights = _taps(before, after, scale, kind, align)
@@ -264,7 +264,7 @@ def _grid_sampler(
     t: Translator, input: relax.Expr, grid: relax.Expr, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> relax.Expr:
     n = t.ndim(input) - 2
-    places = permuted(t, grid, [0, n + 1, *range(1, n + 1)])
+    places = permute(t, grid, [0, n + 1, *range(1, n + 1)])
     return op.image.grid_sample(
         input, places, method=_METHODS[interpolation_mode], layout="NCHW" if n == 2 else "NCDHW",
         padding_mode=_BORDERS[padding_mode], align_corners=align_corners,
@@ -291,13 +291,13 @@ def _affine_grid(t: Translator, theta: relax.Expr, size: Sequence[Dim], align_co
 
 
 def _area(space: Sequence[Dim]) -> Dim:
-    from mlcc.frontend.aten.converters.shapes import product
+    from mlcc.frontend.aten.converters.shapes import total_size
 
-    return product(space)
+    return total_size(space)
 
 
 def _normalized_coordinates(t: Translator, extent: Dim, corners: bool, dtype: str) -> relax.Expr:
-    size = tir.const_int(number(extent))
+    size = tir.const_int(extent_expr(extent))
     if size is None:
         raise Unsupported("a grid of symbolic size is not supported")
     import numpy as np

@@ -8,13 +8,13 @@ from typing import Any
 from mlcc.frontend.aten.converters.arithmetic import scaled
 from mlcc.frontend.aten.converters.shapes import (
     broadcast,
-    chosen,
-    joint_shape,
-    minus,
-    part,
-    permuted,
-    plus,
-    product,
+    broadcast_shape,
+    extent_difference,
+    extent_sum,
+    permute,
+    select_index,
+    slice_axis,
+    total_size,
 )
 from mlcc.frontend.aten.promotion import Value, as_tensor
 from mlcc.frontend.aten.table import converts
@@ -39,9 +39,9 @@ def _index(t: Translator, self: relax.Expr, indices: Indices) -> relax.Expr:
         return self
     if len(axes) == 1:
         return op.take(self, picks[axes[0]], axes[0])
-    front = permuted(t, self, _axes_first(t, self, axes))
+    front = permute(t, self, _axes_first(t, self, axes))
     picked = t.emit(op.index_tensor(front, list(picks.values())))
-    return _move_index_axes(t, picked, axes, len(joint_shape([t.shape(index) for index in picks.values()])))
+    return _move_index_axes(t, picked, axes, len(broadcast_shape([t.shape(index) for index in picks.values()])))
 
 
 def _index_tensors(t: Translator, value: relax.Expr, indices: Indices) -> dict[int, relax.Expr]:
@@ -52,7 +52,7 @@ def _index_tensors(t: Translator, value: relax.Expr, indices: Indices) -> dict[i
         if index is None:
             axis += 1
         elif t.dtype(index) in ("bool", "uint8"):
-            for column in true_places(t, index, value):
+            for column in nonzero_coordinates(t, index, value):
                 by_axis[axis] = column
                 axis += 1
         else:
@@ -61,7 +61,7 @@ def _index_tensors(t: Translator, value: relax.Expr, indices: Indices) -> dict[i
     return by_axis
 
 
-def true_places(t: Translator, mask: relax.Expr, *operands: relax.Expr) -> list[relax.Expr]:
+def nonzero_coordinates(t: Translator, mask: relax.Expr, *operands: relax.Expr) -> list[relax.Expr]:
     """Return the coordinates of the nonzero elements, a vector for each axis. Their number is the only symbol of the
     stated shape that no operand has."""
     used = {v for value in (mask, *operands) for v in variables(*t.shape(value))}
@@ -70,7 +70,7 @@ def true_places(t: Translator, mask: relax.Expr, *operands: relax.Expr) -> list[
         raise Unsupported("the program does not state how many elements a mask selects")
     places = t.emit(op.nonzero(t.cast(mask, "bool")))
     known = t.match_cast(places, tensor_info([t.ndim(mask), unknown[0]], "int64"))
-    return [t.emit(op.squeeze(part(t, known, 0, at, at + 1), [0])) for at in range(t.ndim(mask))]
+    return [t.emit(op.squeeze(slice_axis(t, known, 0, at, at + 1), [0])) for at in range(t.ndim(mask))]
 
 
 def _axes_first(t: Translator, value: relax.Expr, axes: Sequence[int]) -> list[int]:
@@ -80,7 +80,7 @@ def _axes_first(t: Translator, value: relax.Expr, axes: Sequence[int]) -> list[i
 
 def _move_index_axes(t: Translator, picked: relax.Expr, axes: Sequence[int], rank: int) -> relax.Expr:
     """Move the first `rank` axes of a gathered tensor to the place of the indices if these are adjacent."""
-    return permuted(t, picked, _index_axes_order(t.ndim(picked), axes, rank))
+    return permute(t, picked, _index_axes_order(t.ndim(picked), axes, rank))
 
 
 def _index_axes_order(ndim: int, axes: Sequence[int], rank: int) -> list[int]:
@@ -105,14 +105,14 @@ def _index_put(
     picks = _index_tensors(t, self, indices)
     axes = list(picks)
     order = _axes_first(t, self, axes)
-    front = permuted(t, self, order)
-    places = joint_shape([t.shape(index) for index in picks.values()])
+    front = permute(t, self, order)
+    places = broadcast_shape([t.shape(index) for index in picks.values()])
     whole = [*places, *t.shape(front)[len(axes) :]]
     layout = _index_axes_order(len(whole), axes, len(places))
     wide = broadcast(t, t.cast(values, t.dtype(self)), [whole[axis] for axis in layout])
-    updates = permuted(t, wide, [layout.index(axis) for axis in range(len(whole))])
+    updates = permute(t, wide, [layout.index(axis) for axis in range(len(whole))])
     updated = t.emit(op.index_put(front, list(picks.values()), updates, accumulate))
-    return permuted(t, updated, [order.index(axis) for axis in range(len(order))])
+    return permute(t, updated, [order.index(axis) for axis in range(len(order))])
 
 
 def _masked_put(t: Translator, value: relax.Expr, mask: relax.Expr, values: relax.Expr) -> relax.Expr:
@@ -122,7 +122,7 @@ def _masked_put(t: Translator, value: relax.Expr, mask: relax.Expr, values: rela
     updates = t.cast(values, t.dtype(value))
     first = tir.const_int(t.shape(values)[0]) if t.ndim(values) == rest + 1 else 1
     if t.ndim(values) > rest and first != 1:
-        flat = t.reshape(t.cast(mask, "int64"), [product(t.shape(mask))])
+        flat = t.reshape(t.cast(mask, "int64"), [total_size(t.shape(mask))])
         nth = op.subtract(op.cumsum(flat, axis=0), t.scalar(1, "int64"))
         taken = t.emit(op.take(updates, op.maximum(nth, t.scalar(0, "int64")), 0, mode="clip"))
         updates = t.reshape(taken, [*t.shape(mask), *t.shape(taken)[1:]])
@@ -135,15 +135,15 @@ def _masked_put(t: Translator, value: relax.Expr, mask: relax.Expr, values: rela
 def _masked_scatter(t: Translator, self: relax.Expr, mask: relax.Expr, source: relax.Expr) -> relax.Expr:
     shape = t.out_shape()
     wide = broadcast(t, mask, shape)
-    return _masked_put(t, broadcast(t, self, shape), wide, t.reshape(source, [product(t.shape(source))]))
+    return _masked_put(t, broadcast(t, self, shape), wide, t.reshape(source, [total_size(t.shape(source))]))
 
 
 @converts("aten.masked_select")
 def _masked_select(t: Translator, self: relax.Expr, mask: relax.Expr) -> relax.Expr:
-    shape = joint_shape([t.shape(self), t.shape(mask)])
+    shape = broadcast_shape([t.shape(self), t.shape(mask)])
     value, where = broadcast(t, self, shape), broadcast(t, mask, shape)
-    count = product(shape)
-    return op.take(t.reshape(value, [count]), true_places(t, t.reshape(where, [count]), self)[0], 0)
+    count = total_size(shape)
+    return op.take(t.reshape(value, [count]), nonzero_coordinates(t, t.reshape(where, [count]), self)[0], 0)
 
 
 @converts("aten.nonzero", "aten.argwhere")
@@ -160,7 +160,7 @@ def _nonzero(t: Translator, self: relax.Expr) -> relax.Expr:
 def _index_select(t: Translator, self: relax.Expr, dim: int, index: relax.Expr) -> relax.Expr:
     if not t.ndim(self):
         return self
-    return op.take(self, t.reshape(index, [product(t.shape(index))]), t.axis(self, dim))
+    return op.take(self, t.reshape(index, [total_size(t.shape(index))]), t.axis(self, dim))
 
 
 @converts("aten.index_add")
@@ -190,10 +190,10 @@ def _put_along_axis(
         return t.reshape(updated, [])
     axis = t.axis(value, dim)
     order = [axis, *(a for a in range(t.ndim(value)) if a != axis)]
-    places = t.reshape(index, [product(t.shape(index))])
-    updates = permuted(t, source, order) if t.ndim(source) else source
-    updated = t.emit(op.index_put(permuted(t, value, order), [places], updates, accumulate))
-    return permuted(t, updated, [order.index(a) for a in range(len(order))])
+    places = t.reshape(index, [total_size(t.shape(index))])
+    updates = permute(t, source, order) if t.ndim(source) else source
+    updated = t.emit(op.index_put(permute(t, value, order), [places], updates, accumulate))
+    return permute(t, updated, [order.index(a) for a in range(len(order))])
 
 
 @converts("aten.index_reduce")
@@ -203,7 +203,7 @@ def _index_reduce(
 ) -> relax.Expr:  # fmt: skip
     axis = t.axis(self, dim)
     shape: list[Dim] = [1] * t.ndim(self)
-    shape[axis] = product(t.shape(index))
+    shape[axis] = total_size(t.shape(index))
     wide = broadcast(t, t.reshape(index, shape), t.shape(source))
     return _reduced(t, self, axis, wide, source, reduce, include_self)
 
@@ -215,23 +215,23 @@ def _index_reduce(
 def _gather(t: Translator, self: relax.Expr, dim: int, index: relax.Expr, sparse_grad: bool = False) -> relax.Expr:
     shape = t.shape(index)
     if not t.ndim(self) or not shape:
-        one, at = (t.reshape(v, [product(t.shape(v))]) for v in (self, index))
+        one, at = (t.reshape(v, [total_size(t.shape(v))]) for v in (self, index))
         return t.reshape(t.emit(op.gather_elements(one, at, 0)), shape)
     return op.gather_elements(self, index, t.axis(self, dim))
 
 
 @converts("aten.take")
 def _take(t: Translator, self: relax.Expr, index: relax.Expr) -> relax.Expr:
-    return op.take(t.reshape(self, [product(t.shape(self))]), index, 0)
+    return op.take(t.reshape(self, [total_size(t.shape(self))]), index, 0)
 
 
 @converts("aten.take_along_dim")
 def _take_along_dim(t: Translator, self: relax.Expr, indices: relax.Expr, dim: int | None = None) -> relax.Expr:
     if dim is None:
-        flat, places = (t.reshape(value, [product(t.shape(value))]) for value in (self, indices))
+        flat, places = (t.reshape(value, [total_size(t.shape(value))]) for value in (self, indices))
         return op.gather_elements(flat, places, 0)
     axis = t.axis(self, dim)
-    shape = joint_shape([[1 if a == axis else e for a, e in enumerate(t.shape(v))] for v in (self, indices)])
+    shape = broadcast_shape([[1 if a == axis else e for a, e in enumerate(t.shape(v))] for v in (self, indices)])
     one, two = (
         broadcast(t, v, [t.shape(v)[axis] if a == axis else e for a, e in enumerate(shape)]) for v in (self, indices)
     )
@@ -281,9 +281,9 @@ def _scatter_operands(
     if t.static_shape(index) == (0,) and t.ndim(value) != 1:
         index = t.reshape(index, [0] * max(t.ndim(value), 1))
     if not t.ndim(value):
-        value, index, source = (t.reshape(v, [product(t.shape(v))]) for v in (value, index, source))
+        value, index, source = (t.reshape(v, [total_size(t.shape(v))]) for v in (value, index, source))
     for axis, extent in enumerate(t.shape(index)):
-        source = part(t, source, axis, 0, extent)
+        source = slice_axis(t, source, axis, 0, extent)
     return value, t.axis(value, dim), index, source
 
 
@@ -321,16 +321,16 @@ def _embedding_bag(
     places = t.emit(op.arange(0, count, 1, "int64"))
     kept: relax.Expr = t.full([count], True, "bool")
     if include_last_offset:
-        bags = minus(bags, 1)
-        kept = t.emit(op.less(places, t.cast(chosen(t, offsets, 0, bags), "int64")))
-        offsets = part(t, offsets, 0, 0, bags)
+        bags = extent_difference(bags, 1)
+        kept = t.emit(op.less(places, t.cast(select_index(t, offsets, 0, bags), "int64")))
+        offsets = slice_axis(t, offsets, 0, 0, bags)
     after = op.bucketize(places, t.cast(offsets, "int64"), right=True)
     bag = t.emit(op.subtract(t.cast(t.emit(after), "int64"), t.scalar(1, "int64")))
     rows = t.emit(op.take(weight, indices, 0))
     if per_sample_weights is not None:
         rows = t.emit(op.multiply(rows, op.expand_dims(per_sample_weights, [1])))
     if padding_idx is not None and padding_idx != -1:
-        row = plus(t.shape(weight)[0], padding_idx) if padding_idx < 0 else padding_idx
+        row = extent_sum(t.shape(weight)[0], padding_idx) if padding_idx < 0 else padding_idx
         kept = t.emit(op.logical_and(kept, op.not_equal(indices, as_tensor(t, row, t.dtype(indices)))))
     shape = [bags, t.shape(weight)[1]]
     column = t.emit(op.expand_dims(kept, [1]))

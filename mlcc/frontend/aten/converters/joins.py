@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlcc.frontend.aten.converters.shapes import broadcast, minus, number, part, permuted, plus, product, simple
-from mlcc.frontend.aten.promotion import together
+from mlcc.frontend.aten.converters.shapes import (
+    broadcast,
+    extent_difference,
+    extent_expr,
+    extent_sum,
+    permute,
+    simplify_extent,
+    slice_axis,
+    total_size,
+)
+from mlcc.frontend.aten.promotion import promote_operands
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.emitter import Dim
@@ -19,7 +28,7 @@ from mlcc.relax import op
 
 @converts("aten.cat", "aten.concat", "aten.concatenate")
 def _cat(t: Translator, tensors: list[relax.Expr], dim: int = 0) -> relax.Expr:
-    operands = together(t, *tensors) if len({t.dtype(x) for x in tensors}) > 1 else tensors
+    operands = promote_operands(t, *tensors) if len({t.dtype(x) for x in tensors}) > 1 else tensors
     kept = [x for x in operands if t.static_shape(x) != (0,)] or operands[
         :1
     ]  # an empty vector may be concatenated with any shape
@@ -28,7 +37,7 @@ def _cat(t: Translator, tensors: list[relax.Expr], dim: int = 0) -> relax.Expr:
 
 @converts("aten.stack")
 def _stack(t: Translator, tensors: list[relax.Expr], dim: int = 0) -> relax.Expr:
-    operands = together(t, *tensors)
+    operands = promote_operands(t, *tensors)
     axis = dim % (t.ndim(operands[0]) + 1)
     return op.expand_dims(operands[0], [axis]) if len(operands) == 1 else op.stack(operands, axis)
 
@@ -50,7 +59,7 @@ def _dstack(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
 
 @converts("aten.column_stack")
 def _column_stack(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
-    return _cat(t, [x if t.ndim(x) > 1 else t.reshape(x, [product(t.shape(x)), 1]) for x in tensors], 1)
+    return _cat(t, [x if t.ndim(x) > 1 else t.reshape(x, [total_size(t.shape(x)), 1]) for x in tensors], 1)
 
 
 def _at_least(t: Translator, value: relax.Expr, rank: int) -> relax.Expr:
@@ -85,7 +94,7 @@ def _repeat_interleave(
     if not isinstance(repeats, int):
         raise Unsupported("a symbolic number of repetitions is not supported")
     if dim is None:
-        return op.repeat(t.reshape(self, [product(t.shape(self))]), repeats, 0)
+        return op.repeat(t.reshape(self, [total_size(t.shape(self))]), repeats, 0)
     return op.repeat(self, repeats, t.axis(self, dim))
 
 
@@ -93,21 +102,21 @@ def _repeat_interleave(
 def _roll(t: Translator, self: relax.Expr, shifts: list[Dim], dims: Sequence[int] = ()) -> relax.Expr:
     shape = t.shape(self)
     if not dims:
-        flat = rolled(t, t.reshape(self, [product(shape)]), 0, shifts[0])
+        flat = roll(t, t.reshape(self, [total_size(shape)]), 0, shifts[0])
         return t.reshape(flat, shape)
     for shift, dim in zip(shifts, dims, strict=True):
-        self = rolled(t, self, t.axis(self, dim), shift)
+        self = roll(t, self, t.axis(self, dim), shift)
     return self
 
 
-def rolled(t: Translator, value: relax.Expr, axis: int, shift: Dim) -> relax.Expr:
+def roll(t: Translator, value: relax.Expr, axis: int, shift: Dim) -> relax.Expr:
     """Rotate the value along an axis: elements that leave at the end come back at the front."""
     extent = t.shape(value)[axis]
     known = tir.const_int(extent)
     if known == 0 or shift == 0:
         return value
-    cut = minus(extent, simple(construct.floormod(number(shift), number(extent))))
-    front, back = part(t, value, axis, 0, cut), part(t, value, axis, cut, extent)
+    cut = extent_difference(extent, simplify_extent(construct.floormod(extent_expr(shift), extent_expr(extent))))
+    front, back = slice_axis(t, value, axis, 0, cut), slice_axis(t, value, axis, cut, extent)
     return value if front is value or back is value else t.emit(op.concat([back, front], axis))
 
 
@@ -117,13 +126,16 @@ def _diff(
     append: relax.Expr | None = None,
 ) -> relax.Expr:  # fmt: skip
     axis = t.axis(self, dim)
-    joined = together(t, *(x for x in (prepend, self, append) if x is not None))
+    joined = promote_operands(t, *(x for x in (prepend, self, append) if x is not None))
     value = joined[0] if len(joined) == 1 else t.emit(op.concat(joined, axis))
     for _ in range(n):
         extent = t.shape(value)[axis]
         if tir.const_int(extent) == 0:
             break
-        later, earlier = part(t, value, axis, 1, extent), part(t, value, axis, 0, minus(extent, 1))
+        later, earlier = (
+            slice_axis(t, value, axis, 1, extent),
+            slice_axis(t, value, axis, 0, extent_difference(extent, 1)),
+        )
         value = t.emit((op.not_equal if t.dtype(value) == "bool" else op.subtract)(later, earlier))
     return value
 
@@ -140,29 +152,29 @@ def _pixel_unshuffle(t: Translator, self: relax.Expr, downscale_factor: int) -> 
     height, width = t.out_shape()[-2:]
     n = len(rest)
     split = t.reshape(self, [*rest, channels, height, r, width, r])
-    moved = permuted(t, split, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
+    moved = permute(t, split, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
     return t.reshape(moved, t.out_shape())
 
 
 @converts("aten.channel_shuffle", "aten.native_channel_shuffle")
 def _channel_shuffle(t: Translator, self: relax.Expr, groups: int) -> relax.Expr:
     batch, channels, *rest = t.shape(self)
-    each = simple(construct.floordiv(channels, number(groups)))
+    each = simplify_extent(construct.floordiv(channels, extent_expr(groups)))
     split = t.reshape(self, [batch, groups, each, *rest])
-    return t.reshape(permuted(t, split, [0, 2, 1, *range(3, t.ndim(split))]), t.out_shape())
+    return t.reshape(permute(t, split, [0, 2, 1, *range(3, t.ndim(split))]), t.out_shape())
 
 
 @converts("aten.block_diag")
 def _block_diag(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
-    blocks = [t.reshape(x, [*[1] * (2 - t.ndim(x)), *t.shape(x)]) for x in together(t, *tensors)]
+    blocks = [t.reshape(x, [*[1] * (2 - t.ndim(x)), *t.shape(x)]) for x in promote_operands(t, *tensors)]
     height, width = t.out_shape()
     bands: list[relax.Expr] = []
     row: Dim = 0
     column: Dim = 0
     for block in blocks:
         rows, columns = t.shape(block)
-        row, column = plus(row, rows), plus(column, columns)
-        bands.append(_at_column(t, block, minus(column, columns), minus(width, column)))
+        row, column = extent_sum(row, rows), extent_sum(column, columns)
+        bands.append(_at_column(t, block, extent_difference(column, columns), extent_difference(width, column)))
     return bands[0] if len(bands) == 1 else op.concat(bands, 0)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mlcc.frontend.aten.converters.activations import log_sigmoid
-from mlcc.frontend.aten.converters.arithmetic import times_log
-from mlcc.frontend.aten.converters.elementwise import between
-from mlcc.frontend.aten.promotion import together
+from mlcc.frontend.aten.converters.arithmetic import xlogy
+from mlcc.frontend.aten.converters.elementwise import clamp
+from mlcc.frontend.aten.promotion import promote_operands
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.problems import Unsupported
@@ -25,13 +25,13 @@ def _apply_reduction(t: Translator, losses: relax.Expr, reduction: int) -> relax
 
 @converts("aten.mse_loss")
 def _mse_loss(t: Translator, self: relax.Expr, target: relax.Expr, reduction: int = 1) -> relax.Expr:
-    away = t.emit(op.subtract(*together(t, self, target)))
+    away = t.emit(op.subtract(*promote_operands(t, self, target)))
     return _apply_reduction(t, op.multiply(away, away), reduction)
 
 
 @converts("aten.l1_loss")
 def _l1_loss(t: Translator, self: relax.Expr, target: relax.Expr, reduction: int = 1) -> relax.Expr:
-    return _apply_reduction(t, op.abs(op.subtract(*together(t, self, target))), reduction)
+    return _apply_reduction(t, op.abs(op.subtract(*promote_operands(t, self, target))), reduction)
 
 
 @converts("aten.smooth_l1_loss")
@@ -40,7 +40,7 @@ def _smooth_l1_loss(
 ) -> relax.Expr:
     if beta == 0:
         return _l1_loss(t, self, target, reduction)
-    away = t.emit(op.abs(op.subtract(*together(t, self, target))))
+    away = t.emit(op.abs(op.subtract(*promote_operands(t, self, target))))
     dtype = t.dtype(away)
     near = op.divide(op.multiply(op.multiply(away, away), t.scalar(0.5, dtype)), t.scalar(beta, dtype))
     far = op.subtract(away, t.scalar(0.5 * beta, dtype))
@@ -51,7 +51,7 @@ def _smooth_l1_loss(
 def _huber_loss(
     t: Translator, self: relax.Expr, target: relax.Expr, reduction: int = 1, delta: float = 1.0
 ) -> relax.Expr:
-    away = t.emit(op.abs(op.subtract(*together(t, self, target))))
+    away = t.emit(op.abs(op.subtract(*promote_operands(t, self, target))))
     dtype = t.dtype(away)
     near = op.multiply(op.multiply(away, away), t.scalar(0.5, dtype))
     far = op.multiply(op.subtract(away, t.scalar(0.5 * delta, dtype)), t.scalar(delta, dtype))
@@ -65,8 +65,8 @@ def _binary_cross_entropy(
     dtype = t.dtype(self)
     one = t.scalar(1, dtype)
     low = t.scalar(-100, dtype)
-    yes = between(t, t.emit(op.log(self)), low, None)
-    no = between(t, t.emit(op.log1p(op.negative(self))), low, None)
+    yes = clamp(t, t.emit(op.log(self)), low, None)
+    no = clamp(t, t.emit(op.log1p(op.negative(self))), low, None)
     losses = op.subtract(op.multiply(op.subtract(target, one), no), op.multiply(target, yes))
     return _apply_reduction(t, losses if weight is None else op.multiply(losses, weight), reduction)
 
@@ -91,8 +91,8 @@ def _kl_div(
 ) -> relax.Expr:
     if log_target:
         return _apply_reduction(t, op.multiply(op.exp(target), op.subtract(target, self)), reduction)
-    x, y = together(t, self, target)
-    return _apply_reduction(t, op.subtract(times_log(t, y, y, op.log), op.multiply(y, x)), reduction)
+    x, y = promote_operands(t, self, target)
+    return _apply_reduction(t, op.subtract(xlogy(t, y, y, op.log), op.multiply(y, x)), reduction)
 
 
 @converts("aten.soft_margin_loss")
@@ -107,7 +107,7 @@ def _hinge_embedding_loss(
     dtype = t.dtype(self)
     target = t.cast(target, dtype)
     zero, one = t.scalar(0, dtype), t.scalar(1, dtype)
-    beyond = between(t, t.emit(op.subtract(t.scalar(margin, dtype), self)), zero, None)
+    beyond = clamp(t, t.emit(op.subtract(t.scalar(margin, dtype), self)), zero, None)
     unlike = op.where(op.equal(target, one), zero, beyond)
     alike = op.where(op.equal(target, op.negative(one)), zero, self)
     return _apply_reduction(t, op.add(unlike, alike), reduction)
@@ -120,7 +120,7 @@ def _margin_ranking_loss(
     dtype = t.dtype(input1)
     away = op.multiply(op.negative(t.cast(target, dtype)), op.subtract(input1, input2))
     return _apply_reduction(
-        t, between(t, t.emit(op.add(away, t.scalar(margin, dtype))), t.scalar(0, dtype), None), reduction
+        t, clamp(t, t.emit(op.add(away, t.scalar(margin, dtype))), t.scalar(0, dtype), None), reduction
     )
 
 

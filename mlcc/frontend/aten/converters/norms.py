@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlcc.frontend.aten.converters.reductions import norm, spread
-from mlcc.frontend.aten.converters.shapes import product, simple
+from mlcc.frontend.aten.converters.reductions import norm, var_mean
+from mlcc.frontend.aten.converters.shapes import simplify_extent, total_size
 from mlcc.frontend.aten.promotion import as_tensor, is_float
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
@@ -58,7 +58,7 @@ def _statistics(
     t: Translator, value: relax.Expr, axes: Sequence[int], eps: float, keepdim: bool
 ) -> tuple[relax.Expr, relax.Expr]:
     """Mean and 1 / sqrt(variance + eps) along axes."""
-    variance, mean = spread(t, value, axes, correction=0, keepdim=keepdim)
+    variance, mean = var_mean(t, value, axes, correction=0, keepdim=keepdim)
     return mean, t.emit(op.rsqrt(op.add(variance, t.scalar(eps, t.dtype(value)))))
 
 
@@ -103,8 +103,8 @@ def _native_group_norm(
     group: int, eps: float,
 ) -> list[relax.Expr]:  # fmt: skip
     batch, channels, *rest = t.shape(input)
-    each = simple(construct.floordiv(channels, construct.const(group, "int64")))
-    lines = t.reshape(input, [batch, group, product([each, *rest])])
+    each = simplify_extent(construct.floordiv(channels, construct.const(group, "int64")))
+    lines = t.reshape(input, [batch, group, total_size([each, *rest])])
     return [t.emit(_group_norm(t, input, group, weight, bias, eps)), *_statistics(t, lines, [2], eps, False)]
 
 
@@ -149,7 +149,7 @@ def _normalize_by_batch(
 ) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
     """Normalize by the batch's own statistics. Return the result, and the mean and variance of each channel."""
     axes = [0, *range(2, t.ndim(value))]
-    variance, mean = spread(t, value, axes, correction=0)
+    variance, mean = var_mean(t, value, axes, correction=0)
     return _normalize_with(t, value, weight, bias, mean, variance, eps), mean, variance
 
 
@@ -206,7 +206,7 @@ def _functional(
         ]
     normalized, mean, inverse = _no_stats(t, input, weight, bias, True, momentum, eps)
     axes = [0, *range(2, t.ndim(input))]
-    unbiased, _ = spread(t, input, axes, correction=1)
+    unbiased, _ = var_mean(t, input, axes, correction=1)
     moved = [
         t.emit(op.add(op.multiply(old, t.scalar(1 - momentum, t.dtype(old))),
                       op.multiply(t.cast(new, t.dtype(old)), t.scalar(momentum, t.dtype(old)))))

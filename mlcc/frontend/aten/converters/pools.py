@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mlcc.frontend.aten.converters.shapes import product, same_shape
+from mlcc.frontend.aten.converters.shapes import same_shape, total_size
 from mlcc.frontend.aten.promotion import is_float
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
-from mlcc.frontend.aten.windows import Ints, each, sliding, taken
+from mlcc.frontend.aten.windows import Ints, gather_windows, per_dimension, window_positions
 from mlcc.frontend.emitter import Dim
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct as c
@@ -43,8 +43,8 @@ def _max_pool(n: int, with_places: bool) -> Any:
         t: Translator, self: relax.Expr, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1,
         ceil_mode: bool = False,
     ) -> Any:  # fmt: skip
-        kernel, pads, steps = each(kernel_size, n), each(padding, n), each(dilation, n)
-        strides = each(stride, n) if stride or isinstance(stride, int) else kernel
+        kernel, pads, steps = per_dimension(kernel_size, n), per_dimension(padding, n), per_dimension(dilation, n)
+        strides = per_dimension(stride, n) if stride or isinstance(stride, int) else kernel
         x, batched = _batched(t, self, n)
         maxima = t.emit(
             _MAX[n](x, pool_size=kernel, strides=strides, padding=pads * 2, dilation=steps, ceil_mode=ceil_mode)
@@ -52,7 +52,7 @@ def _max_pool(n: int, with_places: bool) -> Any:
         if not with_places:
             return _unbatched(t, maxima, batched)
         positions = [
-            sliding(t, size, k, s, p, d)
+            window_positions(t, size, k, s, p, d)
             for size, k, s, p, d in zip(t.shape(maxima)[2:], kernel, strides, pads, steps, strict=True)
         ]
         return [
@@ -80,7 +80,7 @@ def _flat_argmax(t: Translator, value: relax.Expr, positions: Sequence[relax.Exp
     n = len(positions)
     extents = t.shape(value)[2:]
     pairs = [_clamp_positions(t, places, extent) for places, extent in zip(positions, extents, strict=True)]
-    seen = taken(t, value, [places for places, _ in pairs])
+    seen = gather_windows(t, value, [places for places, _ in pairs])
     flat: relax.Expr | None = None
     good: relax.Expr | None = None
     for at, (places, there) in enumerate(pairs):
@@ -90,7 +90,7 @@ def _flat_argmax(t: Translator, value: relax.Expr, positions: Sequence[relax.Exp
         mine = _as_window_axis(t, there, at, n)
         good = mine if good is None else t.emit(op.logical_and(good, mine))
     assert flat is not None and good is not None
-    kernel = product([t.shape(places)[1] for places in positions])
+    kernel = total_size([t.shape(places)[1] for places in positions])
     counts = [t.shape(places)[0] for places in positions]
     if padded:
         seen = t.emit(op.where(good, seen, t.scalar(_min_value(t.dtype(value)), t.dtype(value))))
@@ -130,9 +130,9 @@ def _adaptive_max_pool(n: int) -> Any:
         x, batched = _batched(t, self, n)
         positions = [
             _adaptive_windows(t, extent, size)
-            for extent, size in zip(t.shape(x)[2:], each(output_size, n), strict=True)
+            for extent, size in zip(t.shape(x)[2:], per_dimension(output_size, n), strict=True)
         ]
-        seen = taken(t, x, positions)
+        seen = gather_windows(t, x, positions)
         maxima = t.emit(op.max(seen, axis=list(range(2 + n, 2 + 2 * n))))
         return [_unbatched(t, value, batched) for value in (maxima, _flat_argmax(t, x, positions, False))]
 
@@ -165,8 +165,8 @@ def _avg_pool(n: int) -> Any:
         t: Translator, self: relax.Expr, kernel_size: Ints, stride: Ints = (), padding: Ints = 0,
         ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> relax.Expr:  # fmt: skip
-        kernel, pads = each(kernel_size, n), each(padding, n)
-        strides = each(stride, n) if stride or isinstance(stride, int) else kernel
+        kernel, pads = per_dimension(kernel_size, n), per_dimension(padding, n)
+        strides = per_dimension(stride, n) if stride or isinstance(stride, int) else kernel
         if divisor_override is not None and ceil_mode:
             raise Unsupported("divisor_override together with ceil_mode is not supported")
         x, batched = _batched(t, self, n)
@@ -189,7 +189,7 @@ def _adaptive_avg_pool(n: int) -> Any:
         wanted = [output_size] * n if isinstance(output_size, int) else list(output_size)
         if same_shape(t.shape(x)[2:], wanted):
             return self
-        return _unbatched(t, t.emit(_ADAPTIVE[n](x, output_size=each(wanted, n))), batched)  # type: ignore[arg-type]
+        return _unbatched(t, t.emit(_ADAPTIVE[n](x, output_size=per_dimension(wanted, n))), batched)  # type: ignore[arg-type]
 
     return convert
 
@@ -208,8 +208,8 @@ def _max_unpool(n: int) -> Any:
         padding: Any = None,
     ) -> relax.Expr:  # fmt: skip
         outer = list(t.shape(self)[:-n])
-        lines = [*outer, product(t.shape(self)[-n:])]
-        zeros = t.full([*outer, product(list(output_size))], 0, t.dtype(self))
+        lines = [*outer, total_size(t.shape(self)[-n:])]
+        zeros = t.full([*outer, total_size(list(output_size))], 0, t.dtype(self))
         filled = op.scatter_elements(zeros, t.reshape(indices, lines), t.reshape(self, lines), len(outer))
         return t.reshape(t.emit(filled), [*outer, *output_size])
 

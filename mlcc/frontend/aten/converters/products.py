@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.frontend.aten.converters.arithmetic import scaled
-from mlcc.frontend.aten.converters.joins import rolled
-from mlcc.frontend.aten.converters.shapes import broadcast, diagonal, permuted, product, same_shape
-from mlcc.frontend.aten.promotion import Value, together
+from mlcc.frontend.aten.converters.joins import roll
+from mlcc.frontend.aten.converters.shapes import broadcast, diagonal, permute, same_shape, total_size
+from mlcc.frontend.aten.promotion import Value, promote_operands
 from mlcc.frontend.aten.table import Converter, converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.emitter import Dim
@@ -43,7 +43,7 @@ def _inner(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
     if not t.ndim(self) or not t.ndim(other):
         return op.multiply(self, other)
     *rest, last = t.shape(other)
-    turned = t.emit(op.permute_dims(t.reshape(other, [product(rest), last])))
+    turned = t.emit(op.permute_dims(t.reshape(other, [total_size(rest), last])))
     return t.reshape(t.emit(op.matmul(self, turned)), t.out_shape())
 
 
@@ -97,7 +97,7 @@ def _grouped_mm(
 
 @converts("aten.outer", "aten.ger")
 def _outer(t: Translator, self: relax.Expr, vec2: relax.Expr) -> relax.Expr:
-    return op.outer(*together(t, self, vec2))
+    return op.outer(*promote_operands(t, self, vec2))
 
 
 @converts("aten.linalg_vecdot")
@@ -182,13 +182,13 @@ def _as_matmul(t: Translator, operands: list[tuple[relax.Expr, str]], wanted: st
         return None
     shape = {name: [extents[c] for c in letters] for name, letters in
              (("batch", batch), ("rows", rows), ("summed", summed), ("columns", columns))}  # fmt: skip
-    one = permuted(t, x, [left.index(c) for c in [*batch, *rows, *summed]])
-    two = permuted(t, y, [right.index(c) for c in [*batch, *summed, *columns]])
-    one = t.reshape(one, [*shape["batch"], product(shape["rows"]), product(shape["summed"])])
-    two = t.reshape(two, [*shape["batch"], product(shape["summed"]), product(shape["columns"])])
+    one = permute(t, x, [left.index(c) for c in [*batch, *rows, *summed]])
+    two = permute(t, y, [right.index(c) for c in [*batch, *summed, *columns]])
+    one = t.reshape(one, [*shape["batch"], total_size(shape["rows"]), total_size(shape["summed"])])
+    two = t.reshape(two, [*shape["batch"], total_size(shape["summed"]), total_size(shape["columns"])])
     batched = t.reshape(t.emit(op.matmul(one, two)), [*shape["batch"], *shape["rows"], *shape["columns"]])
     order = [*batch, *rows, *columns]
-    return permuted(t, batched, [order.index(c) for c in wanted])
+    return permute(t, batched, [order.index(c) for c in wanted])
 
 
 @converts("aten.bilinear", "aten._trilinear")
@@ -225,7 +225,7 @@ def _cross(t: Translator, self: relax.Expr, other: relax.Expr, dim: int = -1) ->
     axis = t.axis(x, dim)
 
     def turned(value: relax.Expr, shift: int) -> relax.Expr:
-        return rolled(t, value, axis, shift)
+        return roll(t, value, axis, shift)
 
     return op.subtract(op.multiply(turned(x, -1), turned(y, -2)), op.multiply(turned(x, -2), turned(y, -1)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlcc.frontend.aten.converters.elementwise import between
+from mlcc.frontend.aten.converters.elementwise import clamp
 from mlcc.frontend.aten.promotion import Value, as_tensor
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
@@ -54,7 +54,7 @@ def _quantized_float(
         inverse = t.scalar(1.0 / float(scale), dtype)  # type: ignore[arg-type]
     steps = op.round(op.multiply(t.cast(value, dtype), inverse))
     moved = t.emit(op.add(steps, as_tensor(t, zero_point, dtype)))
-    return between(t, moved, as_tensor(t, least, dtype), as_tensor(t, most, dtype))
+    return clamp(t, moved, as_tensor(t, least, dtype), as_tensor(t, most, dtype))
 
 
 # ---------------------------------------------------------------- dequantization
@@ -144,7 +144,7 @@ def _choose(
     scale = op.divide(op.subtract(high, low), t.scalar(quant_max - quant_min, "float32"))
     factor = t.emit(op.maximum(scale, t.scalar(eps, "float32")))
     place = op.subtract(t.scalar(quant_min, "float32"), op.round(op.divide(low, factor)))
-    bounded = between(t, t.emit(place), t.scalar(quant_min, "float32"), t.scalar(quant_max, "float32"))
+    bounded = clamp(t, t.emit(place), t.scalar(quant_min, "float32"), t.scalar(quant_max, "float32"))
     return [t.cast(factor, "float64"), t.cast(bounded, "int64")]
 
 

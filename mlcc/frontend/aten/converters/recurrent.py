@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlcc.frontend.aten.converters.shapes import part, parts, permuted, simple
+from mlcc.frontend.aten.converters.shapes import permute, simplify_extent, slice_axis, split_axis
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.emitter import Dim
@@ -74,19 +74,21 @@ def _layers(
         raise Unsupported("projections of the hidden state are not supported")
     if both:
         settings["direction"] = "bidirectional"
-    steps = permuted(t, x, [1, 0, 2]) if batch_first else x
+    steps = permute(t, x, [1, 0, 2]) if batch_first else x
     last: list[list[relax.Expr]] = [[] for _ in states]
     for at in range(count):
         mine = params[at * directions * each : (at + 1) * directions * each]
         weights = _weights(t, [mine[d * each : (d + 1) * each] for d in range(directions)], order)
-        begin = [part(t, state, 0, at * directions, (at + 1) * directions) for state in states]
+        begin = [slice_axis(t, state, 0, at * directions, (at + 1) * directions) for state in states]
         outputs = t.emit(layer(steps, *weights, *begin, **settings))
         length, _, batch, hidden = t.shape(t.emit(outputs[0]))
-        turned = permuted(t, t.emit(outputs[0]), [0, 2, 1, 3])
-        steps = t.reshape(turned, [length, batch, simple(construct.mul(hidden, construct.const(directions, "int64")))])
+        turned = permute(t, t.emit(outputs[0]), [0, 2, 1, 3])
+        steps = t.reshape(
+            turned, [length, batch, simplify_extent(construct.mul(hidden, construct.const(directions, "int64")))]
+        )
         for kept, index in zip(last, range(1, len(states) + 1), strict=True):
             kept.append(t.emit(outputs[index]))
-    result = permuted(t, steps, [1, 0, 2]) if batch_first else steps
+    result = permute(t, steps, [1, 0, 2]) if batch_first else steps
     return [result, *(kept[0] if count == 1 else t.emit(op.concat(kept, 0)) for kept in last)]
 
 
@@ -109,7 +111,7 @@ def _reorder_gates(t: Translator, value: relax.Expr, order: Sequence[int]) -> re
     if len(order) == 1:
         return value
     shape = t.shape(value)
-    each: Dim = simple(construct.floordiv(shape[0], construct.const(len(order), "int64")))
+    each: Dim = simplify_extent(construct.floordiv(shape[0], construct.const(len(order), "int64")))
     gates = t.reshape(value, [len(order), each, *shape[1:]])
     chosen = t.emit(op.take(gates, t.constant(np.array(order, "int64")), 0, "fast"))
     return t.reshape(chosen, shape)
@@ -129,8 +131,8 @@ def _gates(t: Translator, x: relax.Expr, weight: relax.Expr, bias: relax.Expr | 
 
 def _split(t: Translator, gates: relax.Expr, count: int) -> list[relax.Expr]:
     axis = t.ndim(gates) - 1
-    each = simple(construct.floordiv(t.shape(gates)[axis], construct.const(count, "int64")))
-    return parts(t, gates, axis, [each] * count)
+    each = simplify_extent(construct.floordiv(t.shape(gates)[axis], construct.const(count, "int64")))
+    return split_axis(t, gates, axis, [each] * count)
 
 
 @converts("aten.lstm_cell")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlcc.frontend.aten.converters.arithmetic import power
-from mlcc.frontend.aten.converters.shapes import axes_of, number, product
-from mlcc.frontend.aten.promotion import Value, as_tensor, float_of, is_float, sum_of
+from mlcc.frontend.aten.converters.shapes import extent_expr, normalize_axes, total_size
+from mlcc.frontend.aten.promotion import Value, as_tensor, float_dtype, is_float, sum_dtype
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.problems import Unsupported
@@ -18,11 +18,11 @@ from mlcc.relax import op
 Dims = int | Sequence[int] | None
 
 
-def reduced(t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dims: Dims, keepdim: bool) -> relax.Expr:
+def reduce(t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dims: Dims, keepdim: bool) -> relax.Expr:
     """Emit a reduction along axes; None and an empty list reduce all axes."""
     if not t.ndim(value):
         return value
-    axes = axes_of(t, value, None if isinstance(dims, Sequence) and not dims else dims)
+    axes = normalize_axes(t, value, None if isinstance(dims, Sequence) and not dims else dims)
     return t.emit(make(value, axis=axes, keepdims=keepdim))
 
 
@@ -33,7 +33,7 @@ def reduced(t: Translator, make: Callable[..., relax.Call], value: relax.Expr, d
 def _sum(
     t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
 ) -> relax.Expr:
-    return reduced(t, op.sum, t.cast(self, dtype or sum_of(t.dtype(self))), dim, keepdim)
+    return reduce(t, op.sum, t.cast(self, dtype or sum_dtype(t.dtype(self))), dim, keepdim)
 
 
 @converts("aten.nansum")
@@ -49,14 +49,14 @@ def _nansum(
 def _prod(
     t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
 ) -> relax.Expr:
-    return reduced(t, op.prod, t.cast(self, dtype or sum_of(t.dtype(self))), dim, keepdim)
+    return reduce(t, op.prod, t.cast(self, dtype or sum_dtype(t.dtype(self))), dim, keepdim)
 
 
 @converts("aten.mean")
 def _mean(
     t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
 ) -> relax.Expr:
-    return reduced(t, op.mean, t.cast(self, dtype or t.dtype(self)), dim, keepdim)
+    return reduce(t, op.mean, t.cast(self, dtype or t.dtype(self)), dim, keepdim)
 
 
 @converts("aten.nanmean")
@@ -65,7 +65,7 @@ def _nanmean(
 ) -> relax.Expr:
     value = t.cast(self, dtype or t.dtype(self))
     there = t.cast(t.emit(op.logical_not(op.isnan(value))), t.dtype(value))
-    return op.divide(_nansum(t, value, dim, keepdim), reduced(t, op.sum, there, dim, keepdim))
+    return op.divide(_nansum(t, value, dim, keepdim), reduce(t, op.sum, there, dim, keepdim))
 
 
 @converts("aten.any")
@@ -81,13 +81,13 @@ def _all(t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = Fals
 def _bool_reduction(
     t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: Dims, keepdim: bool
 ) -> relax.Expr:
-    truth = reduced(t, make, t.cast(value, "bool"), dim, keepdim)
+    truth = reduce(t, make, t.cast(value, "bool"), dim, keepdim)
     return t.cast(truth, t.out_dtype())  # uint8 for uint8
 
 
 @converts("aten.count_nonzero")
 def _count_nonzero(t: Translator, self: relax.Expr, dim: Dims = None) -> relax.Expr:
-    return reduced(t, op.sum, t.cast(t.cast(self, "bool"), "int64"), dim, False)
+    return reduce(t, op.sum, t.cast(t.cast(self, "bool"), "int64"), dim, False)
 
 
 # ---------------------------------------------------------------- extremes
@@ -95,50 +95,50 @@ def _count_nonzero(t: Translator, self: relax.Expr, dim: Dims = None) -> relax.E
 
 @converts("aten.amax")
 def _amax(t: Translator, self: relax.Expr, dim: Dims = (), keepdim: bool = False) -> relax.Expr:
-    return reduced(t, op.max, self, dim, keepdim)
+    return reduce(t, op.max, self, dim, keepdim)
 
 
 @converts("aten.amin")
 def _amin(t: Translator, self: relax.Expr, dim: Dims = (), keepdim: bool = False) -> relax.Expr:
-    return reduced(t, op.min, self, dim, keepdim)
+    return reduce(t, op.min, self, dim, keepdim)
 
 
 @converts("aten.aminmax")
 def _aminmax(t: Translator, self: relax.Expr, dim: int | None = None, keepdim: bool = False) -> list[relax.Expr]:
-    return [reduced(t, make, self, dim, keepdim) for make in (op.min, op.max)]
+    return [reduce(t, make, self, dim, keepdim) for make in (op.min, op.max)]
 
 
 @converts("aten.max.default")
 def _max(t: Translator, self: relax.Expr) -> relax.Expr:
-    return reduced(t, op.max, self, None, False)
+    return reduce(t, op.max, self, None, False)
 
 
 @converts("aten.min.default")
 def _min(t: Translator, self: relax.Expr) -> relax.Expr:
-    return reduced(t, op.min, self, None, False)
+    return reduce(t, op.min, self, None, False)
 
 
 @converts("aten.max.dim")
 def _max_dim(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) -> list[relax.Expr]:
-    return [reduced(t, op.max, self, dim, keepdim), place_of(t, op.argmax, self, dim, keepdim)]
+    return [reduce(t, op.max, self, dim, keepdim), first_extreme_index(t, op.argmax, self, dim, keepdim)]
 
 
 @converts("aten.min.dim")
 def _min_dim(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) -> list[relax.Expr]:
-    return [reduced(t, op.min, self, dim, keepdim), place_of(t, op.argmin, self, dim, keepdim)]
+    return [reduce(t, op.min, self, dim, keepdim), first_extreme_index(t, op.argmin, self, dim, keepdim)]
 
 
 @converts("aten.argmax")
 def _argmax(t: Translator, self: relax.Expr, dim: int | None = None, keepdim: bool = False) -> relax.Expr:
-    return place_of(t, op.argmax, self, dim, keepdim)
+    return first_extreme_index(t, op.argmax, self, dim, keepdim)
 
 
 @converts("aten.argmin")
 def _argmin(t: Translator, self: relax.Expr, dim: int | None = None, keepdim: bool = False) -> relax.Expr:
-    return place_of(t, op.argmin, self, dim, keepdim)
+    return first_extreme_index(t, op.argmin, self, dim, keepdim)
 
 
-def place_of(
+def first_extreme_index(
     t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: int | None, keepdim: bool
 ) -> relax.Expr:
     """Return the index of the first extreme, or of the first NaN if there is one."""
@@ -153,13 +153,13 @@ def place_of(
 
 @converts("aten.logsumexp", "aten.special_logsumexp")
 def _logsumexp(t: Translator, self: relax.Expr, dim: Dims, keepdim: bool = False) -> relax.Expr:
-    value = t.cast(self, float_of(t.dtype(self)))
+    value = t.cast(self, float_dtype(t.dtype(self)))
     dtype = t.dtype(value)
     if not t.ndim(value):
         return value
-    greatest = t.emit(op.max(value, axis=axes_of(t, value, dim or None), keepdims=True))
+    greatest = t.emit(op.max(value, axis=normalize_axes(t, value, dim or None), keepdims=True))
     base = t.emit(op.where(op.isinf(greatest), t.scalar(0, dtype), greatest))
-    total = t.emit(op.sum(op.exp(op.subtract(value, base)), axis=axes_of(t, value, dim or None), keepdims=True))
+    total = t.emit(op.sum(op.exp(op.subtract(value, base)), axis=normalize_axes(t, value, dim or None), keepdims=True))
     return t.reshape(t.emit(op.add(op.log(total), base)), t.out_shape())
 
 
@@ -167,7 +167,7 @@ def _logsumexp(t: Translator, self: relax.Expr, dim: Dims, keepdim: bool = False
 def _vector_norm(
     t: Translator, self: relax.Expr, ord: float = 2, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
 ) -> relax.Expr:
-    return norm(t, t.cast(self, dtype or float_of(t.dtype(self))), ord, dim, keepdim)
+    return norm(t, t.cast(self, dtype or float_dtype(t.dtype(self))), ord, dim, keepdim)
 
 
 @converts("aten.norm")
@@ -175,7 +175,7 @@ def _norm(
     t: Translator, self: relax.Expr, p: Value | None = 2, dim: Dims = None, keepdim: bool = False,
     dtype: str | None = None,
 ) -> relax.Expr:  # fmt: skip
-    return norm(t, t.cast(self, dtype or float_of(t.dtype(self))), 2.0 if p is None else p, dim, keepdim)  # type: ignore[arg-type]
+    return norm(t, t.cast(self, dtype or float_dtype(t.dtype(self))), 2.0 if p is None else p, dim, keepdim)  # type: ignore[arg-type]
 
 
 @converts("aten.linalg_norm")
@@ -186,7 +186,7 @@ def _linalg_norm(
     vector = ord is None or (t.ndim(self) == 1 if dim is None else isinstance(dim, int) or len(dim) == 1)
     if not vector or isinstance(ord, str):
         raise Unsupported("matrix norms are not supported")
-    return norm(t, t.cast(self, dtype or float_of(t.dtype(self))), 2 if ord is None else ord, dim, keepdim)
+    return norm(t, t.cast(self, dtype or float_dtype(t.dtype(self))), 2 if ord is None else ord, dim, keepdim)
 
 
 def norm(t: Translator, value: relax.Expr, p: float, dims: Dims, keepdim: bool) -> relax.Expr:
@@ -194,12 +194,12 @@ def norm(t: Translator, value: relax.Expr, p: float, dims: Dims, keepdim: bool) 
     dtype = t.dtype(value)
     size = t.emit(op.abs(value))
     if math.isinf(p):
-        return reduced(t, op.max if p > 0 else op.min, size, dims, keepdim)
+        return reduce(t, op.max if p > 0 else op.min, size, dims, keepdim)
     if p == 0:
-        return reduced(t, op.sum, t.cast(t.emit(op.not_equal(value, t.scalar(0, dtype))), dtype), dims, keepdim)
+        return reduce(t, op.sum, t.cast(t.emit(op.not_equal(value, t.scalar(0, dtype))), dtype), dims, keepdim)
     if p == 1:
-        return reduced(t, op.sum, size, dims, keepdim)
-    total = reduced(t, op.sum, t.emit(power(t, value if p == 2 else size, float(p))), dims, keepdim)
+        return reduce(t, op.sum, size, dims, keepdim)
+    total = reduce(t, op.sum, t.emit(power(t, value if p == 2 else size, float(p))), dims, keepdim)
     return t.emit(power(t, total, 1 / p))
 
 
@@ -223,26 +223,26 @@ def _renorm(t: Translator, self: relax.Expr, p: float, dim: int, maxnorm: float)
 
 @converts("aten.var")
 def _var(t: Translator, self: relax.Expr, **arguments: Any) -> relax.Expr:
-    return spread(t, self, **arguments)[0]
+    return var_mean(t, self, **arguments)[0]
 
 
 @converts("aten.std")
 def _std(t: Translator, self: relax.Expr, **arguments: Any) -> relax.Expr:
-    return op.sqrt(spread(t, self, **arguments)[0])
+    return op.sqrt(var_mean(t, self, **arguments)[0])
 
 
 @converts("aten.var_mean")
 def _var_mean(t: Translator, self: relax.Expr, **arguments: Any) -> list[relax.Expr]:
-    return list(spread(t, self, **arguments))
+    return list(var_mean(t, self, **arguments))
 
 
 @converts("aten.std_mean")
 def _std_mean(t: Translator, self: relax.Expr, **arguments: Any) -> list[relax.Expr]:
-    variance, mean = spread(t, self, **arguments)
+    variance, mean = var_mean(t, self, **arguments)
     return [t.emit(op.sqrt(variance)), mean]
 
 
-def spread(
+def var_mean(
     t: Translator, value: relax.Expr, dim: Dims = None, unbiased: bool | None = None,
     correction: Value | None = None, keepdim: bool = False,
 ) -> tuple[relax.Expr, relax.Expr]:  # fmt: skip
@@ -253,8 +253,8 @@ def spread(
     if not t.ndim(value):
         value = t.reshape(value, [1])
         dim = None
-    axes = axes_of(t, value, None if isinstance(dim, Sequence) and not dim else dim)
-    count = as_tensor(t, product([t.shape(value)[a] for a in axes]), dtype)
+    axes = normalize_axes(t, value, None if isinstance(dim, Sequence) and not dim else dim)
+    count = as_tensor(t, total_size([t.shape(value)[a] for a in axes]), dtype)
     mean = t.emit(op.mean(value, axis=axes, keepdims=True))
     away = t.emit(op.subtract(value, mean))
     total = t.emit(op.sum(op.multiply(away, away), axis=axes, keepdims=keepdim))
@@ -278,17 +278,17 @@ def _cumprod(t: Translator, self: relax.Expr, dim: int, dtype: str | None = None
 def _cumulative(
     t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: int, dtype: str | None
 ) -> relax.Expr:
-    value = t.cast(value, dtype or sum_of(t.dtype(value)))
+    value = t.cast(value, dtype or sum_dtype(t.dtype(value)))
     return make(value, axis=t.axis(value, dim)) if t.ndim(value) else value
 
 
 @converts("aten.numel", "aten.sym_numel")
 def _numel(t: Translator, self: relax.Expr) -> tir.Expr:
-    return number(product(t.shape(self)))
+    return extent_expr(total_size(t.shape(self)))
 
 
 @converts("aten.trace")
 def _trace(t: Translator, self: relax.Expr) -> relax.Expr:
     rows, columns = t.shape(self)
-    value = t.cast(self, sum_of(t.dtype(self)))
+    value = t.cast(self, sum_dtype(t.dtype(self)))
     return op.sum(op.where(op.eye(rows, columns, 0, "bool"), value, t.scalar(0, t.dtype(value))))

@@ -11,55 +11,55 @@ from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.emitter import Dim
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
-from mlcc.ops.relations import same
+from mlcc.ops.relations import provably_equal
 from mlcc.relax import op
 
 # ---------------------------------------------------------------- extents
 
 
-def number(value: Dim) -> tir.Expr:
+def extent_expr(value: Dim) -> tir.Expr:
     """Return an extent or index as an expression."""
     return construct.const(value, "int64") if isinstance(value, int) else value
 
 
-def minus(a: Dim, b: Dim) -> Dim:
+def extent_difference(a: Dim, b: Dim) -> Dim:
     """Return the simplified difference of extents."""
-    return simple(construct.sub(number(a), number(b)))
+    return simplify_extent(construct.sub(extent_expr(a), extent_expr(b)))
 
 
-def plus(a: Dim, b: Dim) -> Dim:
+def extent_sum(a: Dim, b: Dim) -> Dim:
     """Return the simplified sum of extents."""
-    return simple(construct.add(number(a), number(b)))
+    return simplify_extent(construct.add(extent_expr(a), extent_expr(b)))
 
 
-def times(a: Dim, b: Dim) -> Dim:
+def extent_product(a: Dim, b: Dim) -> Dim:
     """Return the simplified product of extents."""
-    return simple(construct.mul(number(a), number(b)))
+    return simplify_extent(construct.mul(extent_expr(a), extent_expr(b)))
 
 
-def simple(value: tir.Expr) -> Dim:
+def simplify_extent(value: tir.Expr) -> Dim:
     """Simplify an expression, to a number if it is constant."""
     simplified = Analyzer().simplify(value)
     known = tir.const_int(simplified)
     return simplified if known is None else known
 
 
-def product(values: Sequence[Dim]) -> Dim:
+def total_size(values: Sequence[Dim]) -> Dim:
     """The product of extents."""
     total: Dim = 1
     for value in values:
-        total = times(total, value)
+        total = extent_product(total, value)
     return total
 
 
-def from_front(place: Dim, extent: Dim) -> Dim:
+def non_negative_index(place: Dim, extent: Dim) -> Dim:
     """Return a non-negative index for one that may count from the end."""
     if isinstance(place, int):
-        return place if place >= 0 else plus(extent, place)
-    return simple(construct.floormod(place, number(extent)))
+        return place if place >= 0 else extent_sum(extent, place)
+    return simplify_extent(construct.floormod(place, extent_expr(extent)))
 
 
-def axes_of(t: Translator, value: relax.Expr, dims: int | Sequence[int] | None) -> list[int]:
+def normalize_axes(t: Translator, value: relax.Expr, dims: int | Sequence[int] | None) -> list[int]:
     """Return non-negative axes; all axes for None, no axes for a tensor of rank 0."""
     rank = t.ndim(value)
     if dims is None:
@@ -102,29 +102,29 @@ def broadcast(t: Translator, value: relax.Expr, shape: Sequence[Dim]) -> relax.E
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Return True if two shapes are provably equal."""
-    return len(a) == len(b) and all(same(number(x), number(y)) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(provably_equal(extent_expr(x), extent_expr(y)) for x, y in zip(a, b, strict=True))
 
 
 @converts("aten.broadcast_tensors")
 def _broadcast_tensors(t: Translator, tensors: list[relax.Expr]) -> list[relax.Expr]:
-    shape = joint_shape([t.shape(value) for value in tensors])
+    shape = broadcast_shape([t.shape(value) for value in tensors])
     return [broadcast(t, value, shape) for value in tensors]
 
 
-def joint_shape(shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
+def broadcast_shape(shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
     """The broadcast shape of tensors: of the extents along an axis, the first that is not the constant 1."""
     rank = max(map(len, shapes), default=0)
     joint: list[Dim] = []
     wide: list[list[Dim]] = [[*[1] * (rank - len(shape)), *shape] for shape in shapes]
     for column in zip(*wide, strict=True):
-        joint.append(next((extent for extent in column if tir.const_int(number(extent)) != 1), 1))
+        joint.append(next((extent for extent in column if tir.const_int(extent_expr(extent)) != 1), 1))
     return joint
 
 
 # ---------------------------------------------------------------- axes
 
 
-def permuted(t: Translator, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
+def permute(t: Translator, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
     """Permute the axes of a value. Consecutive permutations are combined."""
     order = list(axes)
     before = t.bb.lookup_binding(value)
@@ -138,7 +138,7 @@ _PERMUTE = tir.Op("relax.permute_dims")
 
 @converts("aten.permute", "aten.permute_copy")
 def _permute(t: Translator, self: relax.Expr, dims: list[int]) -> relax.Expr:
-    return permuted(t, self, axes_of(t, self, dims))
+    return permute(t, self, normalize_axes(t, self, dims))
 
 
 @converts(
@@ -154,22 +154,22 @@ def _transpose(
     one, two = (t.axis(self, dim) for dim in (dim0 if axis0 is None else axis0, dim1 if axis1 is None else axis1))
     order = list(range(rank))
     order[one], order[two] = two, one
-    return permuted(t, self, order)
+    return permute(t, self, order)
 
 
 @converts("aten.movedim", "aten.moveaxis")
 def _movedim(t: Translator, self: relax.Expr, source: int | list[int], destination: int | list[int]) -> relax.Expr:
-    sources, targets = axes_of(t, self, source), axes_of(t, self, destination)
+    sources, targets = normalize_axes(t, self, source), normalize_axes(t, self, destination)
     rest = [axis for axis in range(t.ndim(self)) if axis not in sources]
     order: list[int] = []
     for place in range(t.ndim(self)):
         order.append(sources[targets.index(place)] if place in targets else rest.pop(0))
-    return permuted(t, self, order)
+    return permute(t, self, order)
 
 
 @converts("aten.flip", "aten.fliplr", "aten.flipud")
 def _flip(t: Translator, self: relax.Expr, dims: list[int]) -> relax.Expr:
-    for axis in axes_of(t, self, dims):
+    for axis in normalize_axes(t, self, dims):
         self = t.emit(op.flip(self, axis))
     return self
 
@@ -185,8 +185,8 @@ def _rot90(t: Translator, self: relax.Expr, k: int = 1, dims: Sequence[int] = (0
     if turns == 2:
         return op.flip(op.flip(self, one), two)
     if turns == 1:
-        return permuted(t, t.emit(op.flip(self, two)), order)
-    return op.flip(permuted(t, self, order), two)
+        return permute(t, t.emit(op.flip(self, two)), order)
+    return op.flip(permute(t, self, order), two)
 
 
 # ---------------------------------------------------------------- slices
@@ -194,10 +194,10 @@ def _rot90(t: Translator, self: relax.Expr, k: int = 1, dims: Sequence[int] = (0
 _END = 2**63 - 1
 
 
-def part(t: Translator, value: relax.Expr, axis: int, begin: Dim, end: Dim, step: int = 1) -> relax.Expr:
+def slice_axis(t: Translator, value: relax.Expr, axis: int, begin: Dim, end: Dim, step: int = 1) -> relax.Expr:
     """Slice the elements from `begin` to `end`, which are in bounds, along an axis."""
     extent = t.shape(value)[axis]
-    if step == 1 and same(number(begin), number(0)) and same(number(end), extent):
+    if step == 1 and provably_equal(extent_expr(begin), extent_expr(0)) and provably_equal(extent_expr(end), extent):
         return value
     return t.emit(op.strided_slice(value, [axis], [begin], [end], [step], assume_inbound=True))
 
@@ -218,33 +218,33 @@ def _narrow(t: Translator, self: relax.Expr, dim: int, start: Dim, length: Dim) 
     axis = t.axis(self, dim)
     if isinstance(start, relax.Expr):
         raise Unsupported("a start that is a tensor is not supported")
-    begin = from_front(start, t.shape(self)[axis]) if isinstance(start, int) else start
-    return part(t, self, axis, begin, plus(begin, length))
+    begin = non_negative_index(start, t.shape(self)[axis]) if isinstance(start, int) else start
+    return slice_axis(t, self, axis, begin, extent_sum(begin, length))
 
 
 @converts("aten.select.int", "aten.select_copy.int")
 def _select(t: Translator, self: relax.Expr, dim: int, index: Dim) -> relax.Expr:
-    return chosen(t, self, t.axis(self, dim), index)
+    return select_index(t, self, t.axis(self, dim), index)
 
 
-def chosen(t: Translator, value: relax.Expr, axis: int, index: Dim) -> relax.Expr:
+def select_index(t: Translator, value: relax.Expr, axis: int, index: Dim) -> relax.Expr:
     """Select an index of an axis, and drop that axis."""
-    begin = from_front(index, t.shape(value)[axis])
-    return t.emit(op.squeeze(part(t, value, axis, begin, plus(begin, 1)), [axis]))
+    begin = non_negative_index(index, t.shape(value)[axis])
+    return t.emit(op.squeeze(slice_axis(t, value, axis, begin, extent_sum(begin, 1)), [axis]))
 
 
-def parts(t: Translator, value: relax.Expr, axis: int, lengths: Sequence[Dim]) -> list[relax.Expr]:
+def split_axis(t: Translator, value: relax.Expr, axis: int, lengths: Sequence[Dim]) -> list[relax.Expr]:
     """Split the value into parts of these lengths along an axis."""
     ends: list[Dim] = []
     for length in lengths:
-        ends.append(plus(ends[-1] if ends else 0, length))
-    if len(lengths) == 1 and same(number(ends[0]), t.shape(value)[axis]):
+        ends.append(extent_sum(ends[-1] if ends else 0, length))
+    if len(lengths) == 1 and provably_equal(extent_expr(ends[0]), t.shape(value)[axis]):
         return [value]
     known = [end for end in ends if isinstance(end, int)]
     if len(known) == len(ends) and tir.const_int(t.shape(value)[axis]) is not None:
         pieces = t.emit(op.split(value, known[:-1], axis))
         return [t.emit(pieces[at]) for at in range(len(lengths))]
-    return [part(t, value, axis, begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+    return [slice_axis(t, value, axis, begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 @converts("aten.split_with_sizes", "aten.split.sizes", "aten.split_with_sizes_copy", "aten.unsafe_split_with_sizes")
@@ -252,42 +252,44 @@ def _split_with_sizes(
     t: Translator, self: relax.Expr, split_sizes: list[Dim] | None = None, split_size: list[Dim] | None = None,
     dim: int = 0,
 ) -> list[relax.Expr]:  # fmt: skip
-    return parts(t, self, t.axis(self, dim), split_sizes or split_size or [])
+    return split_axis(t, self, t.axis(self, dim), split_sizes or split_size or [])
 
 
 @converts("aten.split.Tensor", "aten.split_copy.Tensor", "aten.unsafe_split.Tensor")
 def _split(t: Translator, self: relax.Expr, split_size: Dim, dim: int = 0) -> list[relax.Expr]:
     axis = t.axis(self, dim)
-    return parts(t, self, axis, even_lengths(t.shape(self)[axis], split_size))
+    return split_axis(t, self, axis, chunk_lengths(t.shape(self)[axis], split_size))
 
 
-def even_lengths(extent: Dim, length: Dim) -> list[Dim]:
+def chunk_lengths(extent: Dim, length: Dim) -> list[Dim]:
     """Return the lengths of parts of `length` elements; the last may be shorter."""
-    whole = simple(number(extent))
-    size = simple(number(length))
+    whole = simplify_extent(extent_expr(extent))
+    size = simplify_extent(extent_expr(length))
     if isinstance(whole, int) and isinstance(size, int):
         if not whole:
             return [0]
         return [min(size, whole - begin) for begin in range(0, whole, size)]
-    count = simple(
-        construct.floordiv(construct.sub(construct.add(number(whole), number(size)), number(1)), number(size))
+    count = simplify_extent(
+        construct.floordiv(
+            construct.sub(construct.add(extent_expr(whole), extent_expr(size)), extent_expr(1)), extent_expr(size)
+        )
     )
     if not isinstance(count, int):
         raise Unsupported("the number of parts is not known")
-    return [*[size] * (count - 1), minus(whole, times(size, count - 1))]
+    return [*[size] * (count - 1), extent_difference(whole, extent_product(size, count - 1))]
 
 
 @converts("aten.chunk", "aten.unsafe_chunk")
 def _chunk(t: Translator, self: relax.Expr, chunks: int, dim: int = 0) -> list[relax.Expr]:
     axis = t.axis(self, dim)
-    extent = simple(t.shape(self)[axis])
+    extent = simplify_extent(t.shape(self)[axis])
     if extent == 0:
         return [self] * chunks
-    length = simple(construct.floordiv(number(plus(extent, chunks - 1)), number(chunks)))
+    length = simplify_extent(construct.floordiv(extent_expr(extent_sum(extent, chunks - 1)), extent_expr(chunks)))
     if isinstance(extent, int):
-        return parts(t, self, axis, even_lengths(extent, length))
-    if same(number(times(length, chunks)), number(extent)):
-        return parts(t, self, axis, [length] * chunks)
+        return split_axis(t, self, axis, chunk_lengths(extent, length))
+    if provably_equal(extent_expr(extent_product(length, chunks)), extent_expr(extent)):
+        return split_axis(t, self, axis, [length] * chunks)
     raise Unsupported("cannot split an axis whose extent is not known to be a multiple of the number of parts")
 
 
@@ -296,12 +298,12 @@ def _tensor_split(
     t: Translator, self: relax.Expr, sections: int | None = None, indices: list[Dim] | None = None, dim: int = 0
 ) -> list[relax.Expr]:
     axis = t.axis(self, dim)
-    extent = simple(t.shape(self)[axis])
+    extent = simplify_extent(t.shape(self)[axis])
     if sections is not None:
         if not isinstance(extent, int):
             raise Unsupported("cannot split a symbolic extent into equal parts")
         short, longer = divmod(extent, sections)
-        return parts(t, self, axis, [short + (at < longer) for at in range(sections)])
+        return split_axis(t, self, axis, [short + (at < longer) for at in range(sections)])
     places: list[Dim] = [0, *(indices or []), _END]
     slices = zip(places, places[1:], strict=False)
     return [t.emit(op.strided_slice(self, [axis], [begin], [end], [1])) for begin, end in slices]
@@ -313,7 +315,7 @@ def _unbind(t: Translator, self: relax.Expr, dim: int = 0) -> list[relax.Expr]:
     count = tir.const_int(t.shape(self)[axis])
     if count is None:
         raise Unsupported("the number of parts is not known")
-    return [t.emit(op.squeeze(piece, [axis])) for piece in parts(t, self, axis, [1] * count)] if count else []
+    return [t.emit(op.squeeze(piece, [axis])) for piece in split_axis(t, self, axis, [1] * count)] if count else []
 
 
 @converts("aten.diagonal", "aten.diagonal_copy", "aten.linalg_diagonal")
@@ -324,14 +326,14 @@ def _diagonal(t: Translator, self: relax.Expr, offset: int = 0, dim1: int = 0, d
 def diagonal(t: Translator, value: relax.Expr, offset: int, one: int, two: int, length: Dim) -> relax.Expr:
     """Return the diagonal of two axes as the last axis."""
     rest = [axis for axis in range(t.ndim(value)) if axis not in (one, two)]
-    value = permuted(t, value, [one, two, *rest])
+    value = permute(t, value, [one, two, *rest])
     places = t.emit(op.arange(0, length, 1, "int64"))
     rows, columns = (
         t.emit(op.add(places, t.scalar(moved, "int64"))) if moved else places
         for moved in (max(-offset, 0), max(offset, 0))
     )
     picked = t.emit(op.index_tensor(value, [rows, columns]))
-    return permuted(t, picked, [*range(1, len(rest) + 1), 0])
+    return permute(t, picked, [*range(1, len(rest) + 1), 0])
 
 
 @converts("aten.unfold", "aten.unfold_copy")
@@ -345,4 +347,4 @@ def _unfold(t: Translator, self: relax.Expr, dimension: int, size: int, step: in
     places = t.emit(op.add(op.expand_dims(begins, [1]), within))
     taken = t.emit(op.take(self, places, axis))
     order = [*range(axis + 1), *range(axis + 2, t.ndim(taken)), axis + 1]
-    return permuted(t, taken, order)
+    return permute(t, taken, order)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mlcc.frontend.aten.converters.arithmetic import log_of_sum
+from mlcc.frontend.aten.converters.arithmetic import logaddexp
 from mlcc.frontend.aten.converters.reductions import norm
-from mlcc.frontend.aten.converters.shapes import chosen, part, product
-from mlcc.frontend.aten.promotion import Value, as_tensor, is_float, together
+from mlcc.frontend.aten.converters.shapes import select_index, slice_axis, total_size
+from mlcc.frontend.aten.promotion import Value, as_tensor, is_float, promote_operands
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.problems import Unsupported
@@ -56,7 +56,7 @@ def _kthvalue(t: Translator, self: relax.Expr, k: int, dim: int = -1, keepdim: b
     if not t.ndim(self):
         return _sort(t, self)
     axis = t.axis(self, dim)
-    picked = [chosen(t, value, axis, k - 1) for value in _sort(t, self, axis)]
+    picked = [select_index(t, value, axis, k - 1) for value in _sort(t, self, axis)]
     return [t.emit(op.expand_dims(value, [axis])) for value in picked] if keepdim else picked
 
 
@@ -67,10 +67,10 @@ def _median(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) ->
     axis = t.axis(self, dim)
     count = _constant_extent(t, self, axis)
     values, order = _sort(t, self, axis)
-    picked = [chosen(t, x, axis, (count - 1) // 2) for x in (values, order)]
+    picked = [select_index(t, x, axis, (count - 1) // 2) for x in (values, order)]
     if is_float(t.dtype(self)):  # NaN are sorted to the end; the first NaN is the median if there is one
         missing = t.emit(op.isnan(self))
-        there = t.emit(op.isnan(chosen(t, values, axis, count - 1)))
+        there = t.emit(op.isnan(select_index(t, values, axis, count - 1)))
         first = op.argmax(op.astype(missing, "int8"), axis=axis)
         nan = t.scalar(math.nan, t.dtype(self))
         picked = [t.emit(op.where(there, nan, picked[0])), t.emit(op.where(there, first, picked[1]))]
@@ -81,7 +81,7 @@ def _median(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) ->
 def _unique(
     t: Translator, self: relax.Expr, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> list[relax.Expr | None]:
-    flat = t.reshape(self, [product(t.shape(self))])
+    flat = t.reshape(self, [total_size(t.shape(self))])
     outputs = t.emit(op.unique(flat, True, False, return_inverse, return_counts, 0))
     if not return_inverse and not return_counts:
         return [outputs, None, None]
@@ -91,14 +91,14 @@ def _unique(
 
 @converts("aten.median.default")
 def _median_of_all(t: Translator, self: relax.Expr) -> relax.Expr:
-    values = _sort(t, t.reshape(self, [product(t.shape(self))]), 0)[0]
-    count = product(t.shape(self))
+    values = _sort(t, t.reshape(self, [total_size(t.shape(self))]), 0)[0]
+    count = total_size(t.shape(self))
     if not isinstance(count, int):
         raise Unsupported("the median of a symbolic number of elements is not supported")
-    middle = chosen(t, values, 0, (count - 1) // 2)
+    middle = select_index(t, values, 0, (count - 1) // 2)
     if not is_float(t.dtype(self)):
         return middle
-    last = chosen(t, values, 0, count - 1)  # NaN are sorted to the end
+    last = select_index(t, values, 0, count - 1)  # NaN are sorted to the end
     return op.where(op.isnan(last), last, middle)
 
 
@@ -110,7 +110,7 @@ def _searchsorted(
     if sorter is not None:
         raise Unsupported("a sorter is not supported")
     after = right or side == "right"
-    edges, values = together(t, sorted_sequence, self)
+    edges, values = promote_operands(t, sorted_sequence, self)
     if t.ndim(edges) == 1:
         places = t.emit(op.bucketize(values, edges, out_int32, after))
         return (
@@ -139,8 +139,8 @@ def _isin(
 ) -> relax.Expr:  # fmt: skip
     given = [value for value in (elements, element) if value is not None]
     wanted = [value for value in (test_elements, test_element) if value is not None]
-    x, y = together(t, given[0], wanted[0])
-    lines = t.reshape(y, [product(t.shape(y))])
+    x, y = promote_operands(t, given[0], wanted[0])
+    lines = t.reshape(y, [total_size(t.shape(y))])
     equal = op.equal(op.expand_dims(x, [t.ndim(x)]), lines)
     found = t.emit(op.max(equal, axis=[-1]))
     return op.logical_not(found) if invert else found
@@ -151,7 +151,7 @@ def _histc(t: Translator, self: relax.Expr, bins: int = 100, min: float = 0, max
     if min == max:
         raise Unsupported("bounds that depend on the data are not supported")
     dtype = t.dtype(self)
-    flat = t.reshape(self, [product(t.shape(self))])
+    flat = t.reshape(self, [total_size(t.shape(self))])
     low, high = t.scalar(min, dtype), t.scalar(max, dtype)
     inside = t.emit(op.logical_and(op.greater_equal(flat, low), op.less_equal(flat, high)))
     place = op.divide(op.multiply(op.subtract(flat, low), t.scalar(bins, dtype)), t.scalar(max - min, dtype))
@@ -206,7 +206,7 @@ def _constant_extent(t: Translator, value: relax.Expr, axis: int) -> int:
 
 def _shift_along(t: Translator, value: relax.Expr, axis: int, step: int, extent: int) -> relax.Expr:
     """Shift the value by `step` elements along an axis; the first elements stay."""
-    head, rest = part(t, value, axis, 0, step), part(t, value, axis, 0, extent - step)
+    head, rest = slice_axis(t, value, axis, 0, step), slice_axis(t, value, axis, 0, extent - step)
     return t.emit(op.concat([head, rest], axis))
 
 
@@ -220,8 +220,8 @@ def _logcumsumexp(t: Translator, self: relax.Expr, dim: int) -> relax.Expr:
     while step < extent:
         rest = [*t.shape(value)]
         lowest = t.full([*rest[:axis], step, *rest[axis + 1 :]], -math.inf, t.dtype(value))
-        early = t.emit(op.concat([lowest, part(t, value, axis, 0, extent - step)], axis))
-        value = t.emit(log_of_sum(t, value, early))
+        early = t.emit(op.concat([lowest, slice_axis(t, value, axis, 0, extent - step)], axis))
+        value = t.emit(logaddexp(t, value, early))
         step *= 2
     return value
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.frontend.aten.graph import NumberMeta
-from mlcc.frontend.aten.promotion import Number, as_tensor
+from mlcc.frontend.aten.promotion import RuntimeFloat, as_tensor
 from mlcc.frontend.aten.symbols import parse_extent, symbols_of
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
@@ -27,7 +27,7 @@ def _item(t: Translator, self: relax.Expr) -> Scalar:
     dtype = t.dtype(scalar)
     stated = t.outputs[0].value if t.outputs and isinstance(t.outputs[0], NumberMeta) else None
     if dtype.startswith(("float", "bfloat")):
-        return Number(t.cast(scalar, "float64"))
+        return RuntimeFloat(t.cast(scalar, "float64"))
     if not isinstance(stated, str):
         raise Unsupported("the program does not state the symbol of the number that it reads from a tensor")
     vector = t.emit(t.op.reshape(t.cast(scalar, "int64"), t.shape_expr([1])))
@@ -47,7 +47,7 @@ def _assert_scalar(t: Translator, self: Scalar, assert_msg: str = "") -> None:
     """Emit the program's assertion as a run-time check."""
     if isinstance(self, tir.Expr):
         t.check(self)
-    elif isinstance(self, Number):
+    elif isinstance(self, RuntimeFloat):
         raise Unsupported("assertions on floats that depend on the data are not supported")
     elif not self:
         raise Unsupported(f"its assertion always fails: {assert_msg}")
@@ -75,10 +75,10 @@ def _float(t: Translator, value: Scalar) -> relax.Expr:
 def _arithmetic(name: str, fold: Callable[[Any, Any], Any]) -> None:
     @converts(f"operator.{name}")
     def convert(t: Translator, arg0: Scalar, arg1: Scalar) -> Scalar:
-        if not isinstance(arg0, (Number, tir.Expr)) and not isinstance(arg1, (Number, tir.Expr)):
+        if not isinstance(arg0, (RuntimeFloat, tir.Expr)) and not isinstance(arg1, (RuntimeFloat, tir.Expr)):
             return fold(arg0, arg1)
         apply: Callable[..., relax.Expr] = getattr(t.op, _OPERATORS[name])
-        return Number(t.emit(apply(_float(t, arg0), _float(t, arg1))))
+        return RuntimeFloat(t.emit(apply(_float(t, arg0), _float(t, arg1))))
 
 
 _OPERATORS = {
@@ -91,21 +91,21 @@ for _name in _OPERATORS:
 
 @converts("operator.neg")
 def _neg(t: Translator, arg0: Scalar) -> Scalar:
-    return Number(t.emit(t.op.negative(_float(t, arg0))))
+    return RuntimeFloat(t.emit(t.op.negative(_float(t, arg0))))
 
 
 @converts("torch.sym_float")
 def _sym_float(t: Translator, arg0: Scalar) -> Scalar:
-    return Number(_float(t, arg0))
+    return RuntimeFloat(_float(t, arg0))
 
 
 @converts("torch.sym_max", "torch.sym_min")
 def _extreme(t: Translator, arg0: Scalar, arg1: Scalar) -> Scalar:
     assert t.node is not None
     apply = t.op.maximum if t.node.target.endswith("max") else t.op.minimum
-    return Number(t.emit(apply(_float(t, arg0), _float(t, arg1))))
+    return RuntimeFloat(t.emit(apply(_float(t, arg0), _float(t, arg1))))
 
 
 @converts("torch.sym_sqrt", "torch._sym_sqrt", "math.sqrt")
 def _sqrt(t: Translator, arg0: Scalar) -> Scalar:
-    return Number(t.emit(t.op.sqrt(_float(t, arg0))))
+    return RuntimeFloat(t.emit(t.op.sqrt(_float(t, arg0))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mlcc.frontend.aten.converters.shapes import from_front, plus
+from mlcc.frontend.aten.converters.shapes import extent_sum, non_negative_index
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.emitter import Dim
@@ -29,16 +29,16 @@ def _slice_scatter(
     if step == 1 and not start and c.equal(extent, count) == c.const(True, "bool"):
         return src
     begin = _clamp_bound(0 if start is None else start, extent)
-    last = plus(begin, count) if step == 1 else _clamp_bound(extent if end is None else end, extent)
+    last = extent_sum(begin, count) if step == 1 else _clamp_bound(extent if end is None else end, extent)
     return t.emit(op.slice_scatter(self, t.cast(src, t.dtype(self)), begin, last, step, axis))
 
 
 @converts("aten.select_scatter")
 def _select_scatter(t: Translator, self: relax.Expr, src: relax.Expr, dim: int, index: Dim) -> relax.Expr:
     axis = t.axis(self, dim)
-    begin = from_front(index, t.shape(self)[axis])
+    begin = non_negative_index(index, t.shape(self)[axis])
     part = t.emit(op.expand_dims(t.cast(src, t.dtype(self)), [axis]))
-    return t.emit(op.slice_scatter(self, part, begin, plus(begin, 1), 1, axis))
+    return t.emit(op.slice_scatter(self, part, begin, extent_sum(begin, 1), 1, axis))
 
 
 def _clamp_bound(bound: Dim, extent: tir.Expr) -> Dim:
@@ -46,7 +46,7 @@ def _clamp_bound(bound: Dim, extent: tir.Expr) -> Dim:
     known = tir.const_int(extent)
     if isinstance(bound, int) and known is not None:
         return min(max(bound + known if bound < 0 else bound, 0), known)
-    index = from_front(bound, extent)
+    index = non_negative_index(bound, extent)
     return 0 if isinstance(index, int) and index == 0 else c.maximum(c.minimum(index, extent), c.const(0, "int64"))
 
 

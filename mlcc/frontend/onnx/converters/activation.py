@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlcc.frontend.onnx.parts import MICROSOFT, along, choice, is_float, scalars
+from mlcc.frontend.onnx.helpers import MICROSOFT, iota_along, is_float, one_of, scalar_maker
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.ir import relax
@@ -14,7 +14,7 @@ SELU = 1.67326319217681884765625, 1.05070102214813232421875
 @converts("Gelu", since=20)
 def _gelu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     known = ("none", "tanh")
-    tanh = choice(node.attribute("approximate", "none"), known, "approximate") == "tanh"
+    tanh = one_of(node.attribute("approximate", "none"), known, "approximate") == "tanh"
     return t.op.nn.gelu_tanh(x) if tanh else t.op.nn.gelu(x)
 
 
@@ -35,24 +35,24 @@ def _fast_gelu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, bias: relax.Exp
 
 @converts("Swish", since=24)
 def _swish(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    return gated(t, x, node.attribute("alpha", 1.0))
+    return swish(t, x, node.attribute("alpha", 1.0))
 
 
 @converts("QuickGelu", domain=MICROSOFT)
 def _quick_gelu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    return gated(t, x, node.attribute("alpha", 1.702))
+    return swish(t, x, node.attribute("alpha", 1.702))
 
 
 @converts("SwiGLU", since=28)
 def _swiglu(t: OnnxTranslator, node: OnnxNode, gate: relax.Expr, value: relax.Expr) -> relax.Expr:
-    return t.op.multiply(gated(t, gate, node.attribute("alpha", 1.0)), value)
+    return t.op.multiply(swish(t, gate, node.attribute("alpha", 1.0)), value)
 
 
-def gated(t: OnnxTranslator, x: relax.Expr, alpha: float) -> relax.Expr:
+def swish(t: OnnxTranslator, x: relax.Expr, alpha: float) -> relax.Expr:
     """x * sigmoid(alpha * x)"""
     if alpha == 1:
         return t.op.nn.silu(x)
-    return t.op.multiply(x, t.op.sigmoid(t.op.multiply(x, scalars(t, x)(alpha))))
+    return t.op.multiply(x, t.op.sigmoid(t.op.multiply(x, scalar_maker(t, x)(alpha))))
 
 
 @converts("Mish", since=18)
@@ -73,7 +73,7 @@ def softplus(t: OnnxTranslator, x: relax.Expr) -> relax.Expr:
 
 @converts("Softsign")
 def _softsign(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    return t.op.divide(x, t.op.add(t.op.abs(x), scalars(t, x)(1)))
+    return t.op.divide(x, t.op.add(t.op.abs(x), scalar_maker(t, x)(1)))
 
 
 @converts("HardSwish", since=14)
@@ -88,7 +88,7 @@ def _hard_sigmoid(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Exp
 
 def hard_sigmoid(t: OnnxTranslator, x: relax.Expr, alpha: float, beta: float) -> relax.Expr:
     """alpha * x + beta between 0 and 1."""
-    s = scalars(t, x)
+    s = scalar_maker(t, x)
     return t.op.clip(t.op.add(t.op.multiply(x, s(alpha)), s(beta)), 0, 1)
 
 
@@ -99,7 +99,7 @@ def _elu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 def elu(t: OnnxTranslator, x: relax.Expr, alpha: float, gamma: float = 1.0, scale: float = 1.0) -> relax.Expr:
     """gamma * x where x is above 0, gamma * alpha * (exp(x / scale) - 1) elsewhere."""
-    s = scalars(t, x)
+    s = scalar_maker(t, x)
     below = t.op.nn.relu(t.op.negative(x))  # the exponential of a positive element could overflow
     below = t.op.negative(below if scale == 1 else t.op.divide(below, s(scale)))
     slope = alpha * gamma
@@ -134,19 +134,19 @@ def _prelu_of_channels(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, slope: 
 
 @converts("PRelu", since=7)
 def _prelu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, slope: relax.Expr) -> relax.Expr:
-    return t.op.where(t.op.less(x, scalars(t, x)(0)), t.op.multiply(x, slope), x)
+    return t.op.where(t.op.less(x, scalar_maker(t, x)(0)), t.op.multiply(x, slope), x)
 
 
 @converts("ThresholdedRelu")
 def _thresholded_relu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    s = scalars(t, x)
+    s = scalar_maker(t, x)
     return t.op.where(t.op.greater(x, s(node.attribute("alpha", 1.0))), x, s(0))
 
 
 @converts("Shrink", since=9)
 def _shrink(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     wide = x if is_float(t, x) else t.cast(x, "float64")
-    s = scalars(t, wide)
+    s = scalar_maker(t, wide)
     edge, bias = node.attribute("lambd", 0.5), node.attribute("bias", 0.0)
     above = t.op.where(t.op.greater(wide, s(edge)), t.op.subtract(wide, s(bias)), s(0))
     shrunk = t.op.where(t.op.less(wide, s(-edge)), t.op.add(wide, s(bias)), above)
@@ -174,5 +174,5 @@ def flat_rows(t: OnnxTranslator, x: relax.Expr, axis: int) -> relax.ShapeExpr:
 def hardmax(t: OnnxTranslator, x: relax.Expr, axis: int) -> relax.Expr:
     """Return 1 at the first maximum along an axis, 0 elsewhere."""
     greatest = t.op.argmax(x, axis, keepdims=True)
-    places = along(t, t.ndim(x), axis, t.shape(x)[axis])
+    places = iota_along(t, t.ndim(x), axis, t.shape(x)[axis])
     return t.op.astype(t.op.equal(greatest, places), t.dtype(x))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlcc.frontend.onnx.elements import dtype_of
-from mlcc.frontend.onnx.heads import (
-    Heads,
-    Mask,
+from mlcc.frontend.onnx.attention import (
+    AttentionInputs,
+    AttentionMask,
+    append_to_cache,
     attend,
     difference,
-    extended,
     join_heads,
-    padding,
+    padding_mask,
+    sliding_window_mask,
     split_heads,
-    window,
 )  # fmt: skip
-from mlcc.frontend.onnx.parts import known, slice_axis
+from mlcc.frontend.onnx.elements import dtype_of
+from mlcc.frontend.onnx.helpers import constant_extent, slice_axis
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -41,14 +41,14 @@ def _attention(
         q, k, v = (split_heads(t, value, count) for value, count in zip((q, k, v), counts, strict=True))
     if (past_key is None) != (past_value is None) or past_key is not None and lengths is not None:
         raise Unsupported("past keys and past values must be given together, and without lengths")
-    key, value = extended(t, past_key, k), extended(t, past_value, v)
-    mask = Mask(t, t.dtype(q))
+    key, value = append_to_cache(t, past_key, k), append_to_cache(t, past_value, v)
+    mask = AttentionMask(t, t.dtype(q))
     if given is not None:
         given = _pad_mask(t, given, t.shape(key)[2])
-        (mask.hide_unless if t.dtype(given) == "bool" else mask.add)(given)
+        (mask.mask_unless if t.dtype(given) == "bool" else mask.add)(given)
     _causal(t, node, mask, q, k, key, lengths)
     precision = node.attribute("softmax_precision")
-    heads = Heads(
+    heads = AttentionInputs(
         q, key, value, node.attribute("scale"), node.attribute("softcap", 0.0),
         None if precision is None else dtype_of(precision),
     )  # fmt: skip
@@ -76,7 +76,7 @@ def _pad_mask(t: OnnxTranslator, mask: relax.Expr, keys: tir.Expr) -> relax.Expr
 def _causal(
     t: OnnxTranslator,
     node: OnnxNode,
-    mask: Mask,
+    mask: AttentionMask,
     q: relax.Expr,
     new: relax.Expr,
     key: relax.Expr,
@@ -89,17 +89,17 @@ def _causal(
     if causal:
         right = min(right, 0) if right >= 0 else 0
     if lengths is not None:
-        mask.hide_unless(padding(t, keys, lengths))
+        mask.mask_unless(padding_mask(t, keys, lengths))
     if left < 0 and right < 0:
         return
     if lengths is None and left < 0 and right == 0:
-        mask.hide_later(queries, t.shape(new)[2], keys)
+        mask.apply_causal(queries, t.shape(new)[2], keys)
         return
     offset: Any = difference(keys, t.shape(new)[2])
     if lengths is not None:
         offset = t.op.subtract(t.cast(lengths, "int64"), t.op.shape_to_tensor(t.shape_expr([queries])))
         offset = t.emit(offset)
-    mask.hide_unless(window(t, queries, keys, offset, left, right))
+    mask.mask_unless(sliding_window_mask(t, queries, keys, offset, left, right))
 
 
 @converts("RotaryEmbedding", since=23)
@@ -115,18 +115,18 @@ def _rotary(
     heads = split_heads(t, x, node.attribute("num_heads", 0)) if flat else x
     if positions is not None:
         cos, sin = (t.emit(t.op.take(table, positions, 0)) for table in (cos, sin))
-    turned = rotated(
+    turned = rotary_embedding(
         t, heads, cos, sin, bool(node.attribute("interleaved", 0)), node.attribute("rotary_embedding_dim", 0)
     )
     return join_heads(t, turned) if flat else turned
 
 
-def rotated(
+def rotary_embedding(
     t: OnnxTranslator, x: relax.Expr, cos: relax.Expr, sin: relax.Expr, interleaved: bool, size: int
 ) -> relax.Expr:
     """Rotate pairs of elements of the last axis: `x` is (batch, heads, length, width), the cosines and sines of the
     angles are (batch, length, width / 2)."""
-    width = known(t.shape(x)[3], "the width of heads")
+    width = constant_extent(t.shape(x)[3], "the width of heads")
     turned = size or width
     rest = None if turned == width else slice_axis(t, x, 3, turned, width)
     part = x if rest is None else slice_axis(t, x, 3, 0, turned)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlcc.frontend.onnx.converters.attention import rotated
-from mlcc.frontend.onnx.heads import (
-    WEIGHTS,
-    Heads,
-    Mask,
+from mlcc.frontend.onnx.attention import (
+    ATTENTION_WEIGHTS,
+    AttentionInputs,
+    AttentionMask,
+    append_to_cache,
     attend,
     difference,
-    extended,
     join_heads,
-    padding,
+    padding_mask,
     split_heads,
 )  # fmt: skip
-from mlcc.frontend.onnx.parts import MICROSOFT, along, known, quotient, scalars, slice_axis, swap_axes
+from mlcc.frontend.onnx.converters.attention import rotary_embedding
+from mlcc.frontend.onnx.helpers import (
+    MICROSOFT,
+    constant_extent,
+    floor_quotient,
+    iota_along,
+    scalar_maker,
+    slice_axis,
+    swap_axes,
+)
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -26,14 +34,14 @@ FILTER = -10000.0  # added to the scores of masked keys
 BEAMS = "beam search and shared buffers of past and present keys are not supported"
 
 
-def _add_filter_mask(t: OnnxTranslator, node: OnnxNode, mask: Mask, given: relax.Expr, keys: tir.Expr) -> None:
+def _add_filter_mask(t: OnnxTranslator, node: OnnxNode, mask: AttentionMask, given: relax.Expr, keys: tir.Expr) -> None:
     """Add `mask_filter_value` to the scores of keys whose mask is 0, or that are after the end of their sequence."""
     rank = t.ndim(given)
     if rank == 1:
-        seen = padding(t, keys, given)
+        seen = padding_mask(t, keys, given)
     elif rank in (2, 3):
         wide = t.emit(t.op.expand_dims(given, [1] if rank == 3 else [1, 2]))
-        seen = t.emit(t.op.not_equal(wide, scalars(t, wide)(0)))
+        seen = t.emit(t.op.not_equal(wide, scalar_maker(t, wide)(0)))
     else:
         raise Unsupported(f"a mask of {rank} dimensions is not supported")
     hidden = node.attribute("mask_filter_value", FILTER)
@@ -60,8 +68,8 @@ def _multi_head_attention(
         raise Unsupported(BEAMS)
     count = node.attribute("num_heads")
     q, k, v = _split_qkv(t, query, key, value, bias, count)
-    every_key, every_value = extended(t, past_key, k), extended(t, past_value, v)
-    mask, keys = Mask(t, t.dtype(q)), t.shape(every_key)[2]
+    every_key, every_value = append_to_cache(t, past_key, k), append_to_cache(t, past_value, v)
+    mask, keys = AttentionMask(t, t.dtype(q)), t.shape(every_key)[2]
     if key_mask is not None:
         if t.ndim(key_mask) == 2:
             _check_mask_length(t, key_mask, keys)
@@ -69,9 +77,9 @@ def _multi_head_attention(
     if added is not None:
         mask.add(added)
     if node.attribute("unidirectional", 0):
-        mask.hide_later(t.shape(q)[2], t.shape(k)[2], keys)
-    wanted = WEIGHTS if len(node.outputs) > 3 and node.outputs[3] else None
-    heads = Heads(q, every_key, every_value, node.attribute("scale") or None)
+        mask.apply_causal(t.shape(q)[2], t.shape(k)[2], keys)
+    wanted = ATTENTION_WEIGHTS if len(node.outputs) > 3 and node.outputs[3] else None
+    heads = AttentionInputs(q, every_key, every_value, node.attribute("scale") or None)
     attended, weights = attend(t, heads, mask, wanted)
     return [join_heads(t, attended), every_key, every_value, weights]
 
@@ -103,7 +111,7 @@ def _split_qkv(
         return parts
     projections, at = [], 0
     for part in parts:
-        width = known(t.shape(part)[3], "the width of heads")
+        width = constant_extent(t.shape(part)[3], "the width of heads")
         own = slice_axis(t, bias, 0, at, at + count * width)
         projections.append(t.emit(t.op.add(part, t.reshape(own, [count, 1, width]))))
         at += count * width
@@ -132,7 +140,7 @@ def _projected_attention(
     if node.attribute("do_rotary", 0):
         raise Unsupported("`do_rotary=1` is not supported")
     count = node.attribute("num_heads")
-    third = known(quotient(t.shape(weights)[1], 3), "the width of the projection")
+    third = constant_extent(floor_quotient(t.shape(weights)[1], 3), "the width of the projection")
     widths = list(node.attribute("qkv_hidden_sizes", ())) or [third] * 3
     projected = t.op.matmul(x, weights)
     projected = t.emit(projected if bias is None else t.op.add(projected, bias))
@@ -144,8 +152,8 @@ def _projected_attention(
     before = [None, None] if past is None else [
         t.emit(t.op.squeeze(slice_axis(t, past, 0, i, i + 1), [0])) for i in range(2)
     ]  # fmt: skip
-    key, value = extended(t, before[0], k), extended(t, before[1], v)
-    mask, keys = Mask(t, t.dtype(q)), t.shape(key)[2]
+    key, value = append_to_cache(t, before[0], k), append_to_cache(t, before[1], v)
+    mask, keys = AttentionMask(t, t.dtype(q)), t.shape(key)[2]
     if given is not None:
         if t.ndim(given) == 1 and not _is_per_batch(t, given, x):
             raise Unsupported("a mask with the ends and starts of sequences is not supported")
@@ -153,8 +161,8 @@ def _projected_attention(
     if added is not None:
         mask.add(added)
     if node.attribute("unidirectional", 0):
-        mask.hide_later(t.shape(q)[2], t.shape(k)[2], keys)
-    attended, _ = attend(t, Heads(q, key, value, node.attribute("scale") or None), mask)
+        mask.apply_causal(t.shape(q)[2], t.shape(k)[2], keys)
+    attended, _ = attend(t, AttentionInputs(q, key, value, node.attribute("scale") or None), mask)
     present = t.op.stack([key, value], 0) if len(node.outputs) > 1 and node.outputs[1] else None
     return [join_heads(t, attended), present]
 
@@ -172,11 +180,11 @@ def _rotary(
     flat, size = t.ndim(x) == 3, node.attribute("rotary_embedding_dim", 0)
     heads = x
     if flat:
-        width = 2 * known(t.shape(cos)[1], "the width of the tables")
-        count = node.attribute("num_heads", 0) or known(t.shape(x)[2], "the width of the input") // width
+        width = 2 * constant_extent(t.shape(cos)[1], "the width of the tables")
+        count = node.attribute("num_heads", 0) or constant_extent(t.shape(x)[2], "the width of the input") // width
         heads = split_heads(t, x, count)
     if t.ndim(positions) == 1:
-        positions = t.emit(t.op.add(along(t, 2, 1, t.shape(heads)[2]), t.cast(positions, "int64")))
+        positions = t.emit(t.op.add(iota_along(t, 2, 1, t.shape(heads)[2]), t.cast(positions, "int64")))
     cos, sin = (t.emit(t.op.take(table, positions, 0)) for table in (cos, sin))
-    turned = rotated(t, heads, cos, sin, bool(node.attribute("interleaved", 0)), size)
+    turned = rotary_embedding(t, heads, cos, sin, bool(node.attribute("interleaved", 0)), size)
     return join_heads(t, turned) if flat else turned

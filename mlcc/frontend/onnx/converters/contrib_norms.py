@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlcc.frontend.onnx.parts import MICROSOFT, along, scalars
+from mlcc.frontend.onnx.helpers import MICROSOFT, iota_along, scalar_maker
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -87,7 +87,7 @@ def _embed_layer_norm(
 ) -> list[relax.Expr | None]:
     batch, length = t.shape(words)
     if positions is None:
-        positions = along(t, 2, 1, length)
+        positions = iota_along(t, 2, 1, length)
     places = t.emit(t.op.take(position_table, positions, 0))
     kinds = None
     if segments is not None and segment_table is not None:
@@ -98,7 +98,7 @@ def _embed_layer_norm(
         return [normalized, None, total]
     if mask is None:
         return [normalized, t.full([batch], 0, "int32"), total]
-    present = t.op.astype(t.op.equal(mask, scalars(t, mask)(1)), "int32")
+    present = t.op.astype(t.op.equal(mask, scalar_maker(t, mask)(1)), "int32")
     return [normalized, t.emit(t.op.sum(present, [1])), total]
 
 

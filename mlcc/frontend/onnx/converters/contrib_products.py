@@ -6,12 +6,20 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from mlcc.frontend.onnx.converters.activation import hard_sigmoid
-from mlcc.frontend.onnx.parts import MICROSOFT, is_float, known, scalars, slice_axis, standard, swap_axes
+from mlcc.frontend.onnx.helpers import (
+    MICROSOFT,
+    constant_extent,
+    convert_standard,
+    is_float,
+    scalar_maker,
+    slice_axis,
+    swap_axes,
+)
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax
-from mlcc.ir.narrow import encode
+from mlcc.ir.narrow_floats import encode
 from mlcc.ops.quantize import FLOATS
 
 Activation: TypeAlias = Callable[..., relax.Expr]  # (t, x, *parameters)
@@ -26,7 +34,7 @@ _ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-def activated(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+def apply_epilogue(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     """Apply the epilogue that a node's attribute `activation` names. Raises Unsupported for unknown names."""
     name = node.attribute("activation", "")
     if not name:
@@ -49,22 +57,22 @@ def _fused_conv(
     bias: relax.Expr | None = None,
     other: relax.Expr | None = None,
 ) -> relax.Expr:
-    convolved = standard(t, node, "Conv", 11, x, w, bias)
-    return activated(t, node, convolved if other is None else t.emit(t.op.add(convolved, other)))
+    convolved = convert_standard(t, node, "Conv", 11, x, w, bias)
+    return apply_epilogue(t, node, convolved if other is None else t.emit(t.op.add(convolved, other)))
 
 
 @converts("FusedGemm", domain=MICROSOFT)
 def _fused_gemm(
     t: OnnxTranslator, node: OnnxNode, a: relax.Expr, b: relax.Expr, bias: relax.Expr | None = None
 ) -> relax.Expr:
-    return activated(t, node, standard(t, node, "Gemm", 13, a, b, bias))
+    return apply_epilogue(t, node, convert_standard(t, node, "Gemm", 13, a, b, bias))
 
 
 @converts("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def _fused_matmul(t: OnnxTranslator, node: OnnxNode, a: relax.Expr, b: relax.Expr) -> relax.Expr:
     a, b = (_transpose_operand(t, node, v, name) for v, name in ((a, "A"), (b, "B")))
     product, alpha = t.op.matmul(a, b), node.attribute("alpha", 1.0)
-    return product if alpha == 1 else t.op.multiply(product, scalars(t, a)(alpha))
+    return product if alpha == 1 else t.op.multiply(product, scalar_maker(t, a)(alpha))
 
 
 def _transpose_operand(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, name: str) -> relax.Expr:
@@ -116,7 +124,7 @@ def _dequantize_rows(
             scales = t.cast(scales, "float32")
         floats = t.emit(t.op.dequantize(rows, scales, zeros, 0, dtype if dtype in FLOATS else "float32"))
         return t.cast(floats, dtype)
-    each = known(t.shape(rows)[0], "the rows") // known(t.shape(scales)[0], "the groups")
+    each = constant_extent(t.shape(rows)[0], "the rows") // constant_extent(t.shape(scales)[0], "the groups")
     points, factors = (t.emit(t.op.repeat(t.cast(v, dtype), each, 0)) for v in (zeros, scales))
     return t.emit(t.op.multiply(t.op.subtract(t.cast(rows, dtype), points), factors))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from mlcc.frontend.onnx.converters.quantized import product_of_integers, requantized
-from mlcc.frontend.onnx.parts import MICROSOFT, scalars, standard, swap_axes
-from mlcc.frontend.onnx.quantization import centred, dequantized, one_for_all, quantized
+from mlcc.frontend.onnx.converters.quantized import quantized_matmul, requantize
+from mlcc.frontend.onnx.helpers import MICROSOFT, convert_standard, scalar_maker, swap_axes
+from mlcc.frontend.onnx.quantization import dequantize, is_per_tensor, quantize, subtract_zero_point
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -34,12 +34,12 @@ def _qlinear_conv(
     if node.attribute("channels_last", 0):
         raise Unsupported("`channels_last=1` is not supported")
     whole = _conv_of_integers(t, node, x, w, x_zero, w_zero, bias)
-    if not one_for_all(t, w_scale):
+    if not is_per_tensor(t, w_scale):
         w_scale = t.reshape(w_scale, [*t.shape(w_scale), *[1] * (t.ndim(x) - 2)])
     else:
         w_scale = t.reshape(w_scale, [])
     factor = t.op.divide(t.op.multiply(t.reshape(x_scale, []), w_scale), t.reshape(scale, []))
-    return requantized(t, whole, t.emit(factor), _zero_point(t, zero, t.dtype(x)))
+    return requantize(t, whole, t.emit(factor), _zero_point(t, zero, t.dtype(x)))
 
 
 @converts("ConvInteger", since=10)
@@ -64,8 +64,8 @@ def _conv_of_integers(
     bias: relax.Expr | None,
 ) -> relax.Expr:
     """Emit a convolution in int32 of operands minus their zero points; padding has the value of the zero point."""
-    left, right = (t.cast(centred(t, v, z, 0), "int32") for v, z in ((x, x_zero), (w, w_zero)))
-    return standard(t, node, "Conv", 11, left, right, bias)
+    left, right = (t.cast(subtract_zero_point(t, v, z, 0), "int32") for v, z in ((x, x_zero), (w, w_zero)))
+    return convert_standard(t, node, "Conv", 11, left, right, bias)
 
 
 def _zero_point(t: OnnxTranslator, zero: relax.Expr | None, dtype: str) -> relax.Expr:
@@ -88,8 +88,8 @@ def _pairwise(name: str, combine: Callable[[OnnxTranslator, relax.Expr, relax.Ex
         scale: relax.Expr,
         zero: relax.Expr | None = None,
     ) -> relax.Expr:
-        left, right = dequantized(t, a, a_scale, a_zero), dequantized(t, b, b_scale, b_zero)
-        return quantized(t, t.emit(combine(t, left, right)), scale, zero, t.dtype(a))
+        left, right = dequantize(t, a, a_scale, a_zero), dequantize(t, b, b_scale, b_zero)
+        return quantize(t, t.emit(combine(t, left, right)), scale, zero, t.dtype(a))
 
 
 _pairwise("QLinearAdd", lambda t, a, b: t.op.add(a, b))
@@ -109,17 +109,17 @@ def _single(name: str, compute: Real) -> None:
         scale: relax.Expr,
         zero: relax.Expr | None = None,
     ) -> relax.Expr:
-        result = compute(t, node, dequantized(t, x, x_scale, x_zero))
-        return quantized(t, t.emit(result), scale, zero, t.dtype(x))
+        result = compute(t, node, dequantize(t, x, x_scale, x_zero))
+        return quantize(t, t.emit(result), scale, zero, t.dtype(x))
 
 
 def _pooled(operator: str) -> Real:
     def pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
         if not node.attribute("channels_last", 0):
-            return standard(t, node, operator, 11, x)
+            return convert_standard(t, node, operator, 11, x)
         rank = t.ndim(x)
         front = t.emit(t.op.permute_dims(x, [0, rank - 1, *range(1, rank - 1)]))
-        return t.op.permute_dims(standard(t, node, operator, 11, front), [0, *range(2, rank), 1])
+        return t.op.permute_dims(convert_standard(t, node, operator, 11, front), [0, *range(2, rank), 1])
 
     return pool
 
@@ -128,7 +128,7 @@ _single("QLinearSigmoid", lambda t, node, x: t.op.sigmoid(x))
 _single("QLinearLeakyRelu", lambda t, node, x: t.op.nn.leakyrelu(x, node.attribute("alpha", 0.01)))
 _single("QLinearAveragePool", _pooled("AveragePool"))
 _single("QLinearGlobalAveragePool", _pooled("GlobalAveragePool"))
-_single("QLinearSoftmax", lambda t, node, x: standard(t, node, "Softmax", node.attribute("opset", 13), x))
+_single("QLinearSoftmax", lambda t, node, x: convert_standard(t, node, "Softmax", node.attribute("opset", 13), x))
 
 
 @converts("QLinearConcat", domain=MICROSOFT)
@@ -137,9 +137,9 @@ def _qlinear_concat(
 ) -> relax.Expr:
     if len(parts) % 3:
         raise Unsupported("each tensor needs a scale and a zero point")
-    real = [dequantized(t, *triple) for triple in zip(parts[::3], parts[1::3], parts[2::3], strict=True)]
+    real = [dequantize(t, *triple) for triple in zip(parts[::3], parts[1::3], parts[2::3], strict=True)]
     joined = t.emit(t.op.concat(real, t.axis(parts[0], node.attribute("axis"))))
-    return quantized(t, joined, scale, zero, t.dtype(zero))
+    return quantize(t, joined, scale, zero, t.dtype(zero))
 
 
 @converts("QLinearWhere", domain=MICROSOFT)
@@ -156,8 +156,8 @@ def _qlinear_where(
     scale: relax.Expr,
     zero: relax.Expr,
 ) -> relax.Expr:
-    one, other = dequantized(t, x, x_scale, x_zero), dequantized(t, y, y_scale, y_zero)
-    return quantized(t, t.emit(t.op.where(condition, one, other)), scale, zero, t.dtype(zero))
+    one, other = dequantize(t, x, x_scale, x_zero), dequantize(t, y, y_scale, y_zero)
+    return quantize(t, t.emit(t.op.where(condition, one, other)), scale, zero, t.dtype(zero))
 
 
 @converts("QGemm", domain=MICROSOFT)
@@ -177,12 +177,12 @@ def _qgemm(
     left, right = (
         swap_axes(t, v, 0, 1) if node.attribute(name, 0) else v for v, name in ((a, "transA"), (b, "transB"))
     )
-    whole = product_of_integers(t, left, right, a_zero, b_zero)
+    whole = quantized_matmul(t, left, right, a_zero, b_zero)
     if bias is not None:
         whole = t.emit(t.op.add(whole, bias))
-    factor = t.op.multiply(t.reshape(a_scale, []), b_scale if not one_for_all(t, b_scale) else t.reshape(b_scale, []))
-    factor = t.emit(t.op.multiply(factor, scalars(t, a_scale)(node.attribute("alpha", 1.0))))
+    factor = t.op.multiply(t.reshape(a_scale, []), b_scale if not is_per_tensor(t, b_scale) else t.reshape(b_scale, []))
+    factor = t.emit(t.op.multiply(factor, scalar_maker(t, a_scale)(node.attribute("alpha", 1.0))))
     if scale is None:
         return t.op.multiply(t.cast(whole, t.dtype(a_scale)), factor)
     multiplier = t.emit(t.op.divide(factor, t.reshape(scale, [])))
-    return requantized(t, whole, multiplier, _zero_point(t, zero, t.dtype(a)))
+    return requantize(t, whole, multiplier, _zero_point(t, zero, t.dtype(a)))

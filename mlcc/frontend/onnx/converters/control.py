@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mlcc.frontend.emitter import Dim
-from mlcc.frontend.loops import Loop, Round, run_loop
-from mlcc.frontend.onnx.integers import plain
-from mlcc.frontend.onnx.outside import Outside
+from mlcc.frontend.loops import Iteration, Loop, run_loop
+from mlcc.frontend.onnx.captures import Captures
+from mlcc.frontend.onnx.shape_folding import as_number
 from mlcc.frontend.onnx.table import converts
-from mlcc.frontend.onnx.translate import Missing, OnnxNode, OnnxTranslator, Value
+from mlcc.frontend.onnx.translate import FailedInput, OnnxNode, OnnxTranslator, Value
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
-from mlcc.ops.relations import common, same
+from mlcc.ops.relations import common_supertype, provably_equal
 
 if TYPE_CHECKING:
     import onnx
 
-FEW_ROUNDS = 64  # loops of at most this many iterations are unrolled
+DEFAULT_UNROLL_LIMIT = 64  # loops of at most this many iterations are unrolled
 UNROLL_LIMIT = 1024  # iterations of a loop that is unrolled because it has no run-time form
 
 
@@ -32,7 +32,7 @@ def _if(t: OnnxTranslator, node: OnnxNode, condition: relax.Expr) -> list[Any]:
     if known is not None:
         return t.inline(node.attribute("then_branch" if known.item() else "else_branch"), [])
     branches = [_branch(t, node.attribute(f"{name}_branch"), len(node.outputs)) for name in ("then", "else")]
-    info = common(*(b.struct_info for b in branches))  # type: ignore[arg-type]
+    info = common_supertype(*(b.struct_info for b in branches))  # type: ignore[arg-type]
     results = t.bb.emit(relax.If(t.reshape(condition, []), branches[0], branches[1], info))
     if len(node.outputs) == 1:
         return [_with_merged_shape(t, results, branches, None)]
@@ -48,7 +48,7 @@ def _branch(t: OnnxTranslator, graph: onnx.GraphProto, count: int) -> relax.SeqE
             raise Unsupported("each branch must return one tensor per output of the node")
         return results[0] if count == 1 else tuple(results)
 
-    with t.apart():
+    with t.new_scope():
         return t.bb.sequence(body)
 
 
@@ -63,7 +63,9 @@ def _with_merged_shape(
     one, other = (i.dims if isinstance(i, relax.TensorStructInfo) else None for i in infos)
     if one is None or other is None or len(one) != len(other):
         raise Unsupported("the branches return tensors of different ranks")
-    return t.with_shape(value, [a if same(a, b) else t.fresh("extent") for a, b in zip(one, other, strict=True)])
+    return t.with_shape(
+        value, [a if provably_equal(a, b) else t.fresh("extent") for a, b in zip(one, other, strict=True)]
+    )
 
 
 # ---------------------------------------------------------------- loops
@@ -87,7 +89,7 @@ def _loop(
 ) -> list[Any]:
     written_out = functools.partial(_unrolled, t, node, most, condition, carried)
     try:
-        return written_out(FEW_ROUNDS)
+        return written_out(DEFAULT_UNROLL_LIMIT)
     except _TooManyIterations:
         return _first_supported(
             t, lambda: _run_time_loop(t, node, most, condition, carried), lambda: written_out(UNROLL_LIMIT)
@@ -104,7 +106,7 @@ def _first_supported(t: OnnxTranslator, first: Callable[[], list[Any]], second: 
     before = t.problems.copy()
     try:
         return first()
-    except (Unsupported, Missing):
+    except (Unsupported, FailedInput):
         after, t.problems = t.problems, before
         try:
             return second()
@@ -139,14 +141,14 @@ def _run_time_loop(
     t: OnnxTranslator, node: OnnxNode, most: relax.Expr | None, condition: relax.Expr | None, carried: Sequence[Any]
 ) -> list[Any]:
     graph = node.attribute("body")
-    outside = Outside(t, graph)
+    outside = Captures(t, graph)
 
-    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
-        with outside.seen_as(outer):
+    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Iteration:
+        with outside.substituted(outer):
             results = [t.tensor(r) for r in t.inline(graph, [number, t.scalar(True, "bool"), *state])]
         if not all(isinstance(r, relax.Expr) for r in results):
             raise Unsupported("an iteration of a run-time loop must return tensors, not sequences or optional values")
-        return Round(results[1 : 1 + len(state)], results[1 + len(state) :], results[0])
+        return Iteration(results[1 : 1 + len(state)], results[1 + len(state) :], results[0])
 
     if not all(isinstance(value, relax.Expr) for value in carried):
         raise Unsupported("a run-time loop must carry tensors, not sequences or optional values")
@@ -219,7 +221,7 @@ def _scan(t: OnnxTranslator, node: OnnxNode, *given: relax.Expr) -> list[Any]:
 
     if not isinstance(length, int) or length > UNROLL_LIMIT:
         return at_run_time()
-    return written_out() if length <= FEW_ROUNDS else _first_supported(t, at_run_time, written_out)
+    return written_out() if length <= DEFAULT_UNROLL_LIMIT else _first_supported(t, at_run_time, written_out)
 
 
 Scanned: TypeAlias = (
@@ -243,15 +245,15 @@ def _unrolled_scan(
 def _run_time_scan(
     t: OnnxTranslator, graph: onnx.GraphProto, state: list[Any], sources: Scanned, rounds: Dim
 ) -> tuple[list[relax.Expr], list[relax.Expr]]:
-    outside = Outside(t, graph)
+    outside = Captures(t, graph)
     turned = [t.emit(t.op.flip(s, axis)) if back else s for s, axis, back in sources]
 
-    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
+    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Iteration:
         tensors, rest = outer[: len(turned)], outer[len(turned) :]
         parts = [t.emit(t.op.take(x, number, axis)) for x, (_, axis, _) in zip(tensors, sources, strict=True)]
-        with outside.seen_as(rest):
+        with outside.substituted(rest):
             results = [t.tensor(r) for r in t.inline(graph, [*state, *parts])]
-        return Round(results[: len(state)], results[len(state) :])
+        return Iteration(results[: len(state)], results[len(state) :])
 
     return run_loop(t, Loop(body, state, [*turned, *outside.variables], rounds))
 
@@ -291,9 +293,9 @@ def _numbers_attribute(node: OnnxNode, name: str, count: int) -> list[int]:
 def _scan_length(t: OnnxTranslator, sources: Sequence[relax.Expr], axes: Sequence[int]) -> Dim:
     """Return the common extent of the scanned axes. Raises Unsupported if they differ."""
     extents = [t.shape(s)[axis] for s, axis in zip(sources, axes, strict=True)]
-    if not all(same(extents[0], other) for other in extents):
+    if not all(provably_equal(extents[0], other) for other in extents):
         raise Unsupported(f"the scanned axes have different lengths, {extents}")
-    return plain(t.simplify(extents[0]))
+    return as_number(t.simplify(extents[0]))
 
 
 def _element(t: OnnxTranslator, value: relax.Expr, axis: int, at: int) -> relax.Expr:

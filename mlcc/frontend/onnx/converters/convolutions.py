@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mlcc.frontend.emitter import Dim
-from mlcc.frontend.onnx.parts import choice
+from mlcc.frontend.onnx.helpers import one_of
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
-from mlcc.frontend.onnx.windows import AUTO, numbers, spatial_rank, window
+from mlcc.frontend.onnx.windows import AUTO, spatial_attribute, spatial_rank, window
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
 
@@ -46,8 +46,8 @@ def _conv_transpose(
 ) -> relax.Expr:
     rank = spatial_rank(t, x)
     kernel = _kernel(t, node, weight)
-    strides, dilations = numbers(node, "strides", rank, 1), numbers(node, "dilations", rank, 1)
-    extra = numbers(node, "output_padding", rank, 0, least=0)
+    strides, dilations = spatial_attribute(node, "strides", rank, 1), spatial_attribute(node, "dilations", rank, 1)
+    extra = spatial_attribute(node, "output_padding", rank, 0, least=0)
     reach = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
     before, after = _transposed_pads(t, node, x, strides, reach, extra)
     # An output shape beyond the last window is padding of the output.
@@ -64,7 +64,7 @@ def _transposed_pads(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, strides: list[int], reach: list[int], extra: list[int]
 ) -> tuple[list[int], list[int]]:
     """Return the crop of a transposed convolution's full result, before and after, for each spatial dimension."""
-    auto = choice(node.attribute("auto_pad", "NOTSET"), AUTO, "auto_pad")
+    auto = one_of(node.attribute("auto_pad", "NOTSET"), AUTO, "auto_pad")
     wanted, count = node.attribute("output_shape"), len(strides)
     if not wanted and auto in ("NOTSET", "VALID"):
         pads = node.attribute("pads") or [0] * (2 * count)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from mlcc.frontend.onnx.parts import along, known, scalars, slice_axis
+from mlcc.frontend.onnx.helpers import constant_extent, iota_along, scalar_maker, slice_axis
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax
 from mlcc.ops.shapes import product
 
-LARGEST = 64  # rows, each of which takes some operators
+MAX_ROWS = 64  # rows, each of which takes some operators
 
 
 @converts("Det", since=11)
 def _det(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     *outer, rows, columns = t.shape(x)
-    size = known(rows, "the number of rows")
-    if known(columns, "the number of columns") != size or not 0 < size <= LARGEST:
+    size = constant_extent(rows, "the number of rows")
+    if constant_extent(columns, "the number of columns") != size or not 0 < size <= MAX_ROWS:
         raise Unsupported(
-            f"determinants of ({size}, {columns}) matrices are not supported, only square ones of 1 to {LARGEST} rows"
+            f"determinants of ({size}, {columns}) matrices are not supported, only square ones of 1 to {MAX_ROWS} rows"
         )
-    count, s = product(outer), scalars(t, x)
+    count, s = product(outer), scalar_maker(t, x)
     left = t.reshape(x, [count, size, size])
     determinant: relax.Expr | None = None
     for n in range(size, 1, -1):
         column = t.op.squeeze(slice_axis(t, left, 2, 0, 1), [2])
         at = t.emit(t.op.argmax(t.op.abs(column), 1, keepdims=True))  # (count, 1)
-        chosen = t.emit(t.op.expand_dims(t.op.equal(at, along(t, 2, 1, n)), [2]))
+        chosen = t.emit(t.op.expand_dims(t.op.equal(at, iota_along(t, 2, 1, n)), [2]))
         first = slice_axis(t, left, 1, 0, 1)
         row = t.emit(t.op.sum(t.op.where(chosen, left, s(0)), [1], keepdims=True))
         pivot = slice_axis(t, row, 2, 0, 1)  # (count, 1, 1)

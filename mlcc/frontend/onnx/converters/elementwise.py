@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlcc.frontend.onnx.elements import dtype_of
-from mlcc.frontend.onnx.extents import broadcast
-from mlcc.frontend.onnx.parts import choice, is_float, scalars
+from mlcc.frontend.onnx.extents import broadcast_shapes
+from mlcc.frontend.onnx.helpers import is_float, one_of, scalar_maker
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -40,7 +40,7 @@ def _with_broadcast_shape(t: OnnxTranslator, result: relax.Expr, operands: Seque
     info = result.struct_info
     if len(operands) < 2 or not isinstance(info, relax.TensorStructInfo) or info.shape is not None:
         return result
-    return t.with_shape(result, functools.reduce(broadcast, (t.shape(value) for value in operands)))
+    return t.with_shape(result, functools.reduce(broadcast_shapes, (t.shape(value) for value in operands)))
 
 
 for _operator, _name in _DIRECT.items():
@@ -54,7 +54,7 @@ def _relu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 @converts("Reciprocal")
 def _reciprocal(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    return t.op.divide(scalars(t, x)(1), x)
+    return t.op.divide(scalar_maker(t, x)(1), x)
 
 
 @converts("Pow")
@@ -70,7 +70,7 @@ def _pow(t: OnnxTranslator, node: OnnxNode, base: relax.Expr, exponent: relax.Ex
 def _integer_power(t: OnnxTranslator, base: relax.Expr, exponent: relax.Expr) -> relax.Expr:
     """Integer power by squaring. Above 63, where only 0, 1 and -1 do not overflow, only the parity of the exponent
     matters; also below 0, where powers of other bases are 0."""
-    s = scalars(t, base)
+    s = scalar_maker(t, base)
     positive = DType.of(t.dtype(base)).is_uint
     size = exponent if positive else t.emit(t.op.abs(exponent))
     odd = t.op.bitwise_and(size, s(1))
@@ -104,7 +104,7 @@ def _sum(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr
 
 @converts("Mean")
 def _mean(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
-    return t.op.divide(_sum(t, node, *operands), scalars(t, operands[0])(len(operands)))
+    return t.op.divide(_sum(t, node, *operands), scalar_maker(t, operands[0])(len(operands)))
 
 
 @converts("Max")
@@ -130,7 +130,7 @@ def _sign(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 @converts("Clip")
 def _clip_attributes(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     low, high = node.attribute("min"), node.attribute("max")
-    scalar = scalars(t, x)
+    scalar = scalar_maker(t, x)
     return _clip(t, node, x, None if low is None else scalar(low), None if high is None else scalar(high))
 
 
@@ -148,7 +148,7 @@ def _clip(
 
 @converts("IsInf")
 def _is_inf(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    zero, infinite = scalars(t, x)(0), t.emit(t.op.isinf(x))
+    zero, infinite = scalar_maker(t, x)(0), t.emit(t.op.isinf(x))
     if not node.attribute("detect_positive", 1):
         infinite = t.emit(t.op.logical_and(infinite, t.op.less(x, zero)))
     if not node.attribute("detect_negative", 1):
@@ -158,7 +158,7 @@ def _is_inf(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 @converts("BitShift")
 def _bit_shift(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, count: relax.Expr) -> relax.Expr:
-    left = choice(node.attribute("direction"), ("LEFT", "RIGHT"), "direction") == "LEFT"
+    left = one_of(node.attribute("direction"), ("LEFT", "RIGHT"), "direction") == "LEFT"
     return t.op.left_shift(x, count) if left else t.op.right_shift(x, count)
 
 
@@ -202,6 +202,6 @@ def _bit_cast(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 
 def _reinterpreted(dtype: str, element: Any) -> Any:
-    from mlcc.te.scalar import Scalar, raw
+    from mlcc.te.scalar import Scalar, to_expr
 
-    return Scalar(construct.call(dtype, "reinterpret", raw(element)))
+    return Scalar(construct.call(dtype, "reinterpret", to_expr(element)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlcc.frontend.onnx.parts import along, choice, slice_axis
+from mlcc.frontend.onnx.helpers import iota_along, one_of, slice_axis
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -30,7 +30,7 @@ def _gather_nd(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, indices: relax.
 
 
 def _reduction(node: OnnxNode) -> str:
-    return REDUCTIONS[choice(node.attribute("reduction", "none"), list(REDUCTIONS), "reduction")]
+    return REDUCTIONS[one_of(node.attribute("reduction", "none"), list(REDUCTIONS), "reduction")]
 
 
 @converts("Scatter", since=9)
@@ -51,8 +51,8 @@ def _tensor_scatter(
     t: OnnxTranslator, node: OnnxNode, cache: relax.Expr, update: relax.Expr, begins: relax.Expr | None = None
 ) -> relax.Expr:
     rank, axis = t.ndim(cache), t.axis(cache, node.attribute("axis", -2))
-    circular = choice(node.attribute("mode", "linear"), ("linear", "circular"), "mode") == "circular"
-    places = along(t, rank, axis, t.shape(update)[axis])
+    circular = one_of(node.attribute("mode", "linear"), ("linear", "circular"), "mode") == "circular"
+    places = iota_along(t, rank, axis, t.shape(update)[axis])
     if begins is not None:
         places = t.op.add(places, t.reshape(begins, [*t.shape(begins), *[1] * (rank - 1)]))
     if circular:
@@ -65,7 +65,7 @@ def _compress(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, condition: relax
     axis = node.attribute("axis")
     if axis is None:
         x = t.reshape(x, [product(t.shape(x))])
-    return t.op.take(x, found_places(t, condition, 1), t.axis(x, axis or 0))
+    return t.op.take(x, true_indices(t, condition, 1), t.axis(x, axis or 0))
 
 
 @converts("NonZero", since=9)
@@ -73,12 +73,12 @@ def _nonzero(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     rank = t.ndim(x)
     if rank == 0:
         raise Unsupported("`NonZero` of a scalar is not supported")
-    return t.as_known(t.op.nonzero(x), [rank, t.symbol("found")], "int64")
+    return t.with_stated_shape(t.op.nonzero(x), [rank, t.symbol("found")], "int64")
 
 
-def found_places(t: OnnxTranslator, condition: relax.Expr, rank: int) -> relax.Expr:
+def true_indices(t: OnnxTranslator, condition: relax.Expr, rank: int) -> relax.Expr:
     """Return the indices of the nonzero elements of a vector."""
-    places = t.as_known(t.op.nonzero(condition), [rank, t.symbol("found")], "int64")
+    places = t.with_stated_shape(t.op.nonzero(condition), [rank, t.symbol("found")], "int64")
     return t.emit(t.op.squeeze(places, [0]))
 
 
@@ -92,7 +92,7 @@ def _unique(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[relax.Expr
     shape = [count] if axis is None else [count if i == at[0] else d for i, d in enumerate(t.shape(x))]
     shapes: list[Sequence[tir.Expr]] = [shape, [count], [total], [count]]
     dtypes = (t.dtype(x), "int64", "int64", "int64")
-    return [t.as_known(t.emit(results[i]), shapes[i], dtypes[i]) for i in range(4)]
+    return [t.with_stated_shape(t.emit(results[i]), shapes[i], dtypes[i]) for i in range(4)]
 
 
 @converts("OneHot", since=9)
@@ -109,7 +109,7 @@ def _one_hot(
     length = t.op.shape_to_tensor(t.shape_expr([classes]))
     wanted = t.op.where(t.op.less(wanted, t.scalar(0, "int64")), t.op.add(wanted, length), wanted)
     off, on = (t.op.take(values, t.scalar(i, "int64"), 0) for i in range(2))
-    return t.op.where(t.op.equal(wanted, along(t, rank + 1, axis, classes)), on, off)
+    return t.op.where(t.op.equal(wanted, iota_along(t, rank + 1, axis, classes)), on, off)
 
 
 @converts("TopK")

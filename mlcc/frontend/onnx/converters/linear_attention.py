@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mlcc.frontend.onnx.heads import difference, join_heads, split_heads
-from mlcc.frontend.onnx.parts import choice, known, scalars, slice_axis
+from mlcc.frontend.onnx.attention import difference, join_heads, split_heads
+from mlcc.frontend.onnx.helpers import constant_extent, one_of, scalar_maker, slice_axis
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -24,7 +24,7 @@ def _linear_attention(
     beta: relax.Expr | None = None,
 ) -> list[relax.Expr]:
     """Unroll the recurrence, in float32."""
-    rule = choice(node.attribute("update_rule", "gated_delta"), list(RULES), "update_rule")
+    rule = one_of(node.attribute("update_rule", "gated_delta"), list(RULES), "update_rule")
     if (decay is not None, beta is not None) != RULES[rule]:
         raise Unsupported(f'`update_rule="{rule}"` needs other inputs')
     own, shared = node.attribute("q_num_heads", 0), node.attribute("kv_num_heads", 0)
@@ -34,7 +34,7 @@ def _linear_attention(
     gate = None if decay is None else t.emit(t.op.exp(_of_heads(t, decay, shared)))
     rate = None if beta is None else _of_heads(t, beta, shared)
     batch, _, length, width = t.shape(wide[1])
-    steps, depth = known(length, "the length of the sequence"), known(width, "the width of keys")
+    steps, depth = constant_extent(length, "the length of the sequence"), constant_extent(width, "the width of keys")
     state = (
         t.full([batch, shared, width, t.shape(wide[2])[3]], 0, "float32") if past is None else t.cast(past, "float32")
     )
@@ -53,7 +53,7 @@ def _linear_attention(
         read = state if own == shared else t.op.repeat(state, own // shared, 1)
         outputs.append(t.emit(t.op.matmul(q, read)))
     every = t.emit(t.op.concat(outputs, 2)) if len(outputs) > 1 else outputs[0]
-    every = t.emit(t.op.multiply(every, scalars(t, every)(scale)))
+    every = t.emit(t.op.multiply(every, scalar_maker(t, every)(scale)))
     kind = t.dtype(query if past is None else past)
     return [t.cast(join_heads(t, every), t.dtype(query)), t.cast(state, kind)]
 
@@ -74,14 +74,14 @@ def _causal_conv(
     past: relax.Expr | None = None,
 ) -> list[relax.Expr]:
     batch, channels, length = t.shape(x)
-    reach = known(t.shape(weight)[2], "the width of the kernel") - 1
-    groups = known(channels, "the number of channels")
+    reach = constant_extent(t.shape(weight)[2], "the width of the kernel") - 1
+    groups = constant_extent(channels, "the number of channels")
     before = t.full([batch, channels, reach], 0, t.dtype(x)) if past is None else past
     whole = t.emit(t.op.concat([before, x], 2)) if reach else x
     convolved = t.op.nn.conv1d(whole, weight, groups=groups)
     if bias is not None:
         convolved = t.op.add(convolved, t.reshape(bias, [groups, 1]))
-    if choice(node.attribute("activation", "none"), ("none", "silu", "swish"), "activation") != "none":
+    if one_of(node.attribute("activation", "none"), ("none", "silu", "swish"), "activation") != "none":
         convolved = t.op.nn.silu(convolved)
     end = construct.add(length, reach)
     return [t.emit(convolved), slice_axis(t, whole, 2, difference(end, reach), end)]

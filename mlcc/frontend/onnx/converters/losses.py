@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlcc.frontend.onnx.parts import choice
+from mlcc.frontend.onnx.helpers import one_of
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.ir import relax
@@ -29,7 +29,7 @@ def _cross_entropy(
 def _loss(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, target: relax.Expr, weight: relax.Expr | None
 ) -> relax.Expr:
-    reduction = choice(node.attribute("reduction", "mean"), REDUCTIONS, "reduction")
+    reduction = one_of(node.attribute("reduction", "mean"), REDUCTIONS, "reduction")
     ignored = node.attribute("ignore_index", NO_CLASS)
     given = [] if weight is None else [weight]
     return t.op.nn.nll_loss(x, target, *given, reduction=reduction, ignore_index=ignored)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlcc.frontend.onnx.parts import choice, known, slice_axis
+from mlcc.frontend.onnx.helpers import constant_extent, one_of, slice_axis
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -18,7 +18,7 @@ def _tfidf(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     """Compare every n-gram of the pool with every position of the data."""
     import numpy as np
 
-    mode = choice(node.attribute("mode", ""), MODES, "mode")
+    mode = one_of(node.attribute("mode", ""), MODES, "mode")
     if node.attribute("pool_strings"):
         raise Unsupported("n-grams of strings are not supported")
     least, most = node.attribute("min_gram_length"), node.attribute("max_gram_length")
@@ -66,7 +66,7 @@ def _counted(t: OnnxTranslator, rows: relax.Expr, grams: object, step: int) -> r
     import numpy as np
 
     table = np.asarray(grams)
-    reach = known(t.shape(rows)[1], "the length of the data") - step * (table.shape[1] - 1)
+    reach = constant_extent(t.shape(rows)[1], "the length of the data") - step * (table.shape[1] - 1)
     if reach <= 0:
         return None
     same: relax.Expr | None = None

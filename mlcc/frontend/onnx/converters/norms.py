@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlcc.frontend.emitter import Dim
-from mlcc.frontend.onnx.parts import scalars
+from mlcc.frontend.onnx.helpers import scalar_maker
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -47,7 +47,7 @@ def _training(
     wide = t.cast(x, t.dtype(mean))
     batch_mean, batch_variance = t.emit(t.op.mean(wide, axes)), t.emit(t.op.variance(wide, axes))
     momentum = node.attribute("momentum", 0.9)
-    scalar = scalars(t, mean)
+    scalar = scalar_maker(t, mean)
 
     def mixed(old: relax.Expr, new: relax.Expr) -> relax.Expr:
         return t.emit(t.op.add(t.op.multiply(old, scalar(momentum)), t.op.multiply(new, scalar(1 - momentum))))
@@ -88,7 +88,7 @@ def _statistics(
         return []
     wide = t.cast(x, "float32" if t.dtype(x) in ("float16", "bfloat16") else t.dtype(x))
     mean, variance = t.emit(t.op.mean(wide, list(axes), True)), t.op.variance(wide, list(axes), True)
-    return [mean, t.op.rsqrt(t.op.add(variance, scalars(t, wide)(epsilon)))]
+    return [mean, t.op.rsqrt(t.op.add(variance, scalar_maker(t, wide)(epsilon)))]
 
 
 @converts("InstanceNormalization")
@@ -122,7 +122,7 @@ def _rms_norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scale: relax.Exp
 
 @converts("LRN")
 def _local_response(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    size, scalar = node.attribute("size"), scalars(t, x)
+    size, scalar = node.attribute("size"), scalar_maker(t, x)
     if not 0 < size <= 1024:
         raise Unsupported(f"`size={size}` is not supported")
     before, rank, channels = (size - 1) // 2, t.ndim(x), t.shape(x)[1]
@@ -141,7 +141,7 @@ def _local_response(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.E
 def _mean_variance(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     axes = list(node.attribute("axes") or [0, 2, 3])
     centred = t.emit(t.op.subtract(x, t.op.mean(x, axes, True)))
-    return t.op.divide(centred, t.op.add(t.op.std(x, axes, True), scalars(t, x)(1e-9)))
+    return t.op.divide(centred, t.op.add(t.op.std(x, axes, True), scalar_maker(t, x)(1e-9)))
 
 
 @converts("LpNormalization")
@@ -152,6 +152,6 @@ def _lp_normalization(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax
     terms = t.op.abs(x) if order == 1 else t.op.multiply(x, x)
     total = t.op.sum(terms, [axis], True)
     norm = t.emit(total if order == 1 else t.op.sqrt(total))
-    s = scalars(t, x)
+    s = scalar_maker(t, x)
     nothing = t.emit(t.op.equal(norm, s(0)))
     return t.op.where(nothing, s(0), t.op.divide(x, t.op.where(nothing, s(1), norm)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from mlcc.frontend.onnx.parts import along, scalars
+from mlcc.frontend.onnx.helpers import iota_along, scalar_maker
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.onnx.windows import Window, spatial_rank, window
@@ -40,14 +40,16 @@ def _lp_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
         t,
         node,
         x,
-        lambda v: t.op.multiply(_pooled(t, "avg", v, geometry, ceil, True), scalars(t, x)(math.prod(geometry.kernel))),
+        lambda v: t.op.multiply(
+            _pooled(t, "avg", v, geometry, ceil, True), scalar_maker(t, x)(math.prod(geometry.kernel))
+        ),
     )
 
 
 def _norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, total: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
     """Emit the p-norm over the elements that `total` sums up."""
     order = node.attribute("p", 2)
-    scalar = scalars(t, x)
+    scalar = scalar_maker(t, x)
     if order == 1:
         return total(t.emit(t.op.abs(x)))
     powers = t.op.multiply(x, x) if order == 2 else t.op.power(t.op.abs(x), scalar(order))
@@ -121,23 +123,24 @@ def _kernel_offsets(geometry: Window) -> list[tuple[int, ...]]:
 
 def _flat_indices(t: OnnxTranslator, x: relax.Expr, chosen: relax.Expr, geometry: Window, columns: bool) -> relax.Expr:
     shape, given, rank = t.shape(chosen), t.shape(x), t.ndim(x)
-    number = scalars(t, chosen)
+    number = scalar_maker(t, chosen)
     order = range(geometry.spatial)
     flat: relax.Expr = number(0)
     rest = chosen
     places: dict[int, relax.Expr] = {}
     for at in reversed(order):
         step = t.op.multiply(t.op.floor_mod(rest, number(geometry.kernel[at])), number(geometry.dilations[at]))
-        begin = t.op.multiply(along(t, rank, 2 + at, shape[2 + at]), number(geometry.strides[at]))
+        begin = t.op.multiply(iota_along(t, rank, 2 + at, shape[2 + at]), number(geometry.strides[at]))
         places[at] = t.emit(t.op.add(begin, t.op.subtract(step, number(geometry.before[at]))))
         rest = t.emit(t.op.floor_divide(rest, number(geometry.kernel[at])))
     size = product(given[2:])
     images = t.op.add(
-        t.op.multiply(along(t, rank, 0, shape[0]), t.tensor_of([given[1]], "int64", ())), along(t, rank, 1, shape[1])
+        t.op.multiply(iota_along(t, rank, 0, shape[0]), t.integer_tensor([given[1]], "int64", ())),
+        iota_along(t, rank, 1, shape[1]),
     )
-    flat = t.emit(t.op.multiply(images, t.tensor_of([size], "int64", ())))
+    flat = t.emit(t.op.multiply(images, t.integer_tensor([size], "int64", ())))
     for at in order:
         beyond = list(order)[:at] if columns else list(order)[at + 1 :]
         stride = product([given[2 + i] for i in beyond])
-        flat = t.emit(t.op.add(flat, t.op.multiply(places[at], t.tensor_of([stride], "int64", ()))))
+        flat = t.emit(t.op.add(flat, t.op.multiply(places[at], t.integer_tensor([stride], "int64", ()))))
     return flat

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlcc.frontend.onnx.parts import is_float, scalars
+from mlcc.frontend.onnx.helpers import is_float, scalar_maker
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -29,7 +29,7 @@ def _scaled(t: OnnxTranslator, value: relax.Expr, factor: float) -> relax.Expr:
         return value
     if not is_float(t, value) and factor != int(factor):
         raise Unsupported(f"a product of integers and {factor} is not supported")
-    return t.emit(t.op.multiply(value, scalars(t, value)(factor)))
+    return t.emit(t.op.multiply(value, scalar_maker(t, value)(factor)))
 
 
 @converts("Einsum")

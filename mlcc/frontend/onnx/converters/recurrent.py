@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from mlcc.frontend.onnx.parts import choice, known, swap_axes
+from mlcc.frontend.onnx.helpers import constant_extent, one_of, swap_axes
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -75,13 +75,13 @@ def _layer(
 ) -> list[relax.Expr]:
     """Emit a layer. Return the outputs of all steps, and the final states."""
     x, w, r, b = weights
-    direction = choice(node.attribute("direction", "forward"), list(DIRECTIONS), "direction")
+    direction = one_of(node.attribute("direction", "forward"), list(DIRECTIONS), "direction")
     count, batch_first = DIRECTIONS[direction], bool(node.attribute("layout", 0))
     if batch_first:
         x = swap_axes(t, x, 0, 1)
         states = [None if s is None else swap_axes(t, s, 0, 1) for s in states]
-    hidden, dtype = known(t.shape(r)[2], "the hidden size"), t.dtype(x)
-    if known(t.shape(w)[0], "the number of directions") != count:
+    hidden, dtype = constant_extent(t.shape(r)[2], "the hidden size"), t.dtype(x)
+    if constant_extent(t.shape(w)[0], "the number of directions") != count:
         raise Unsupported(f"the weights must have {count} directions")
     bias = t.full([count, 2 * gates * hidden], 0, dtype) if b is None else b
     first = [t.full([count, t.shape(x)[1], hidden], 0, dtype) if s is None else s for s in states]

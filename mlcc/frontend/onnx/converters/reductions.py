@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from mlcc.frontend.onnx.parts import is_float, scalars
-from mlcc.frontend.onnx.run_time import Reduced
+from mlcc.frontend.onnx.dynamic_axes import DynamicReduction
+from mlcc.frontend.onnx.helpers import is_float, scalar_maker
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.ir import construct, relax, tir
 from mlcc.ops.shapes import product
 
 
-class Stated:
+class StaticReduction:
     """Reductions of a tensor over constant axes."""
 
     def __init__(self, t: OnnxTranslator, axes: Sequence[int], keep: bool) -> None:
@@ -28,7 +28,7 @@ class Stated:
         return value if self.keep else self.t.emit(self.t.op.squeeze(value, self.axes))
 
 
-Over: TypeAlias = Stated | Reduced
+Over: TypeAlias = StaticReduction | DynamicReduction
 Reduce: TypeAlias = Callable[[OnnxTranslator, relax.Expr, Over], relax.Expr]
 
 
@@ -63,7 +63,7 @@ def _log_sum_exp(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
 
     def of(v: relax.Expr) -> relax.Expr:
         greatest = over.reduce("max", v, keep=True)
-        shift = t.emit(t.op.where(t.op.isfinite(greatest), greatest, scalars(t, v)(0)))
+        shift = t.emit(t.op.where(t.op.isfinite(greatest), greatest, scalar_maker(t, v)(0)))
         total = over.reduce("sum", t.emit(t.op.exp(t.op.subtract(v, shift))))
         return t.op.add(t.op.log(total), over.squeeze_reduced(shift))
 
@@ -80,7 +80,9 @@ _REDUCTIONS: dict[str, tuple[Reduce, int]] = {  # the reduction, and the first o
 
 def _with_axes_attribute(reduce: Reduce) -> Callable[..., relax.Expr]:
     def convert(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-        return reduce(t, x, Stated(t, _axes(t, x, node.attribute("axes")), bool(node.attribute("keepdims", 1))))
+        return reduce(
+            t, x, StaticReduction(t, _axes(t, x, node.attribute("axes")), bool(node.attribute("keepdims", 1)))
+        )
 
     return convert
 
@@ -90,11 +92,11 @@ def _with_axes_input(reduce: Reduce) -> Callable[..., relax.Expr]:
         keep = bool(node.attribute("keepdims", 1))
         none = axes is None or t.static_shape(axes) == (0,)
         if none and node.attribute("noop_with_empty_axes", 0):  # each element is reduced by itself
-            return reduce(t, t.emit(t.op.expand_dims(x, [0])), Stated(t, [0], False))
+            return reduce(t, t.emit(t.op.expand_dims(x, [0])), StaticReduction(t, [0], False))
         if not none and axes is not None and t.known_integers(axes) is None:
-            return reduce(t, x, Reduced(t, x, axes, keep))
+            return reduce(t, x, DynamicReduction(t, x, axes, keep))
         given = None if none or axes is None else [int(a) for a in t.array(axes).reshape(-1)]
-        return reduce(t, x, Stated(t, _axes(t, x, given), keep))
+        return reduce(t, x, StaticReduction(t, _axes(t, x, given), keep))
 
     return convert
 
@@ -117,7 +119,7 @@ def _arg(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
         return place(x, axis, keep)
     from_end = t.emit(place(t.op.flip(x, axis), axis, keep))
     last = construct.sub(t.shape(x)[axis], 1)
-    return t.op.subtract(t.tensor_of([last], "int64", ()), from_end)
+    return t.op.subtract(t.integer_tensor([last], "int64", ()), from_end)
 
 
 # ---------------------------------------------------------------- softmax

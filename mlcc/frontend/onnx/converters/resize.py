@@ -7,10 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mlcc.frontend.emitter import Dim
-from mlcc.frontend.onnx.interpolation import CROP, ResizedAxis, Resizing, beyond, nearest_places, weights
-from mlcc.frontend.onnx.parts import choice, is_float, scalars, swap_axes
-from mlcc.frontend.onnx.run_time import element
-from mlcc.frontend.onnx.run_time_resize import RunTimeAxis
+from mlcc.frontend.onnx.dynamic_axes import element
+from mlcc.frontend.onnx.dynamic_resize import DynamicResizedAxis
+from mlcc.frontend.onnx.helpers import is_float, one_of, scalar_maker, swap_axes
+from mlcc.frontend.onnx.interpolation import (
+    CROP,
+    ResizeAttributes,
+    ResizedAxis,
+    interpolation_matrix,
+    nearest_indices,
+    out_of_bounds,
+)
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -35,15 +42,15 @@ def _upsample_of_input(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scales:
     return _upsample(t, node, x, [float(s) for s in t.array(scales)])
 
 
-def _upsampling(node: OnnxNode) -> Resizing:
+def _upsampling(node: OnnxNode) -> ResizeAttributes:
     mode = {"bilinear": "linear"}.get(node.attribute("mode", "nearest"), node.attribute("mode", "nearest"))
-    return Resizing(choice(mode, MODES[:2], "mode"), "asymmetric", "floor", -0.75, False, False, 0.0)
+    return ResizeAttributes(one_of(mode, MODES[:2], "mode"), "asymmetric", "floor", -0.75, False, False, 0.0)
 
 
 def _upsample(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scales: Sequence[float]) -> relax.Expr:
     how = _upsampling(node)
     targets = [_scaled_extent(d, s) for d, s in zip(t.shape(x), scales, strict=True)]
-    return resized(t, x, how, list(range(t.ndim(x))), targets, scales, ())
+    return resize(t, x, how, list(range(t.ndim(x))), targets, scales, ())
 
 
 @converts("Resize", since=11)
@@ -55,8 +62,8 @@ def _resize(
     scales: relax.Expr | None = None,
     sizes: relax.Expr | None = None,
 ) -> relax.Expr:
-    how = Resizing(
-        choice(node.attribute("mode", "nearest"), MODES, "mode"),
+    how = ResizeAttributes(
+        one_of(node.attribute("mode", "nearest"), MODES, "mode"),
         node.attribute("coordinate_transformation_mode", "half_pixel"),
         node.attribute("nearest_mode", "round_prefer_floor"),
         node.attribute("cubic_coeff_a", -0.75),
@@ -73,12 +80,12 @@ def _resize(
         assert scales is not None
         factors = [float(v) for v in t.array(scales)]
         targets = [_scaled_extent(t.shape(x)[a], s) for a, s in zip(axes, factors, strict=True)]
-        return resized(t, x, how, axes, targets, factors, cut)
+        return resize(t, x, how, axes, targets, factors, cut)
     if not _is_given(t, sizes):
         raise Unsupported("scales or sizes must be given")
     assert sizes is not None
-    policy = choice(node.attribute("keep_aspect_ratio_policy", "stretch"), list(POLICIES), "keep_aspect_ratio_policy")
-    return resized(t, x, how, axes, *_target_extents(t, x, axes, t.integers(sizes), policy), cut)
+    policy = one_of(node.attribute("keep_aspect_ratio_policy", "stretch"), list(POLICIES), "keep_aspect_ratio_policy")
+    return resize(t, x, how, axes, *_target_extents(t, x, axes, t.integers(sizes), policy), cut)
 
 
 def _is_given(t: OnnxTranslator, value: relax.Expr | None) -> bool:
@@ -97,11 +104,11 @@ def _is_data(t: OnnxTranslator, value: relax.Expr | None) -> bool:
 
 
 def _dynamic_resize(
-    t: OnnxTranslator, x: relax.Expr, how: Resizing, axes: Sequence[int], roi: relax.Expr | None,
+    t: OnnxTranslator, x: relax.Expr, how: ResizeAttributes, axes: Sequence[int], roi: relax.Expr | None,
     scales: relax.Expr | None, sizes: relax.Expr | None, policy: str = "stretch",
 ) -> relax.Expr:  # fmt: skip
     """Resize a tensor by scales or sizes known at run time only."""
-    old = t.cast(t.tensor_of([t.shape(x)[a] for a in axes], "int64"), "float64")
+    old = t.cast(t.integer_tensor([t.shape(x)[a] for a in axes], "int64"), "float64")
     if _is_given(t, scales):
         assert scales is not None
         factors = t.cast(scales, "float64")
@@ -110,7 +117,7 @@ def _dynamic_resize(
         assert sizes is not None
         wanted = t.cast(sizes, "float64")
         factors = t.emit(t.op.divide(wanted, old))
-        if choice(policy, list(POLICIES), "keep_aspect_ratio_policy") != "stretch":
+        if one_of(policy, list(POLICIES), "keep_aspect_ratio_policy") != "stretch":
             one = (t.op.min if policy == "not_larger" else t.op.max)(factors, [0], True)
             factors = t.emit(t.op.broadcast_to(one, t.shape_expr([len(axes)])))
             wanted = t.op.floor(t.op.add(t.op.multiply(old, factors), t.scalar(0.5, "float64")))
@@ -126,7 +133,7 @@ def _dynamic_resize(
         span = [
             element(t, cut, at) if cut is not None else t.scalar(float(at > i), "float64") for at in (i, i + len(axes))
         ]
-        part = RunTimeAxis(t, axis, t.shape(x)[axis], extents[i], element(t, factors, i), *span)
+        part = DynamicResizedAxis(t, axis, t.shape(x)[axis], extents[i], element(t, factors, i), *span)
         pixels = part.resized(pixels, how)
     return pixels if how.mode == "nearest" else _cast_back(t, pixels, dtype)
 
@@ -168,10 +175,10 @@ def _target_extents(
     return [math.floor(scale * b + 0.5) for b in before if b is not None], [scale] * len(scales)
 
 
-def resized(
+def resize(
     t: OnnxTranslator,
     x: relax.Expr,
-    how: Resizing,
+    how: ResizeAttributes,
     axes: Sequence[int],
     targets: Sequence[Dim],
     scales: Sequence[float | None],
@@ -199,7 +206,9 @@ def resized(
     return _resize_nearest(t, x, how, parts) if how.mode == "nearest" else _resize_interpolated(t, x, how, parts)
 
 
-def _fits_resize_operator(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> bool:
+def _fits_resize_operator(
+    t: OnnxTranslator, x: relax.Expr, how: ResizeAttributes, parts: Sequence[ResizedAxis]
+) -> bool:
     """Return True if relax's resize operator computes the same interpolation."""
     plain = how.coordinates not in (CROP, "half_pixel_symmetric") and not how.antialias
     return (
@@ -207,14 +216,14 @@ def _fits_resize_operator(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts
     )
 
 
-def _repeats_pixels(t: OnnxTranslator, how: Resizing, parts: Sequence[ResizedAxis]) -> bool:
+def _repeats_pixels(t: OnnxTranslator, how: ResizeAttributes, parts: Sequence[ResizedAxis]) -> bool:
     """Return True if nearest resizing repeats each pixel an integral number of times."""
     import numpy as np
 
     def whole(part: ResizedAxis) -> bool:
         if part.before == 0 or part.after == 0 or part.after % part.before:
             return False
-        return bool(np.all(nearest_places(how, part) == np.arange(part.after) // (part.after // part.before)))
+        return bool(np.all(nearest_indices(how, part) == np.arange(part.after) // (part.after // part.before)))
 
     return how.mode == "nearest" and how.coordinates != CROP and all(whole(p) for p in parts)
 
@@ -226,17 +235,17 @@ def _spatial(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int]) -> int | Non
 
 
 def _resize_operator(
-    t: OnnxTranslator, x: relax.Expr, how: Resizing, shape: Sequence[Dim], span: tuple[float, float] | None
+    t: OnnxTranslator, x: relax.Expr, how: ResizeAttributes, shape: Sequence[Dim], span: tuple[float, float] | None
 ) -> relax.Expr:
     """Emit `R.image.resize2d` or `R.image.resize3d`."""
-    from mlcc.ops.relations import Fit, fit
+    from mlcc.ops.relations import SubtypeCheck, check_subtype
     from mlcc.ops.values import tensor_info
 
     old = t.shape(x)
     changed = [
         i
         for i in range(len(old))
-        if fit(tensor_info([shape[i]], "bool"), tensor_info([old[i]], "bool")) is not Fit.COVERS
+        if check_subtype(tensor_info([shape[i]], "bool"), tensor_info([old[i]], "bool")) is not SubtypeCheck.COVERS
     ]
     if not changed:
         return x
@@ -261,21 +270,25 @@ def _resize_operator(
     return t.op.squeeze(t.op.image.resize2d(rows, t.shape_expr([1, shape[2]]), **options), [2])
 
 
-def _resize_nearest(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
+def _resize_nearest(
+    t: OnnxTranslator, x: relax.Expr, how: ResizeAttributes, parts: Sequence[ResizedAxis]
+) -> relax.Expr:
     """Gather the nearest pixels."""
     for part in parts:
-        gathered = t.op.take(x, t.constant(nearest_places(how, part)), part.axis)
+        gathered = t.op.take(x, t.constant(nearest_indices(how, part)), part.axis)
         x = _fill_extrapolated(t, t.emit(gathered), how, part)
     return x
 
 
-def _resize_interpolated(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
+def _resize_interpolated(
+    t: OnnxTranslator, x: relax.Expr, how: ResizeAttributes, parts: Sequence[ResizedAxis]
+) -> relax.Expr:
     """Interpolate by products with weight matrices."""
     dtype = DType.of(t.dtype(x))
     wide = _interpolation_dtype(dtype)
     pixels, last = t.cast(x, wide), t.ndim(x) - 1
     for part in parts:
-        matrix = t.constant(weights(how, part).T.astype(wide))
+        matrix = t.constant(interpolation_matrix(how, part).T.astype(wide))
         rows = pixels if part.axis == last else swap_axes(t, pixels, part.axis, last)
         mixed = t.emit(t.op.matmul(rows, matrix))
         pixels = mixed if part.axis == last else swap_axes(t, mixed, part.axis, last)
@@ -292,12 +305,12 @@ def _cast_back(t: OnnxTranslator, value: relax.Expr, dtype: DType) -> relax.Expr
     return t.cast(value, dtype)
 
 
-def _fill_extrapolated(t: OnnxTranslator, value: relax.Expr, how: Resizing, part: ResizedAxis) -> relax.Expr:
+def _fill_extrapolated(t: OnnxTranslator, value: relax.Expr, how: ResizeAttributes, part: ResizedAxis) -> relax.Expr:
     """Replace positions outside the data by the extrapolation value."""
     if how.coordinates != CROP:
         return value
-    mask = beyond(how, part)
+    mask = out_of_bounds(how, part)
     if not mask.any():
         return value
     shape = [part.after if i == part.axis else 1 for i in range(t.ndim(value))]
-    return t.emit(t.op.where(t.constant(mask.reshape(shape)), scalars(t, value)(how.extrapolation_value), value))
+    return t.emit(t.op.where(t.constant(mask.reshape(shape)), scalar_maker(t, value)(how.extrapolation_value), value))

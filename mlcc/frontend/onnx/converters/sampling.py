@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlcc.frontend.emitter import Dim
-from mlcc.frontend.onnx.parts import along, choice, known, scalars
-from mlcc.frontend.onnx.run_time import bordered, by_dimension
+from mlcc.frontend.onnx.dynamic_axes import pad_or_crop, scatter_by_axis
+from mlcc.frontend.onnx.helpers import constant_extent, iota_along, one_of, scalar_maker
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -30,7 +30,7 @@ def _grid_sample(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, grid: relax.E
     if rank not in LAYOUTS:
         raise Unsupported("the input must be an image or a volume")
     places = t.op.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])
-    method = METHODS[choice(node.attribute("mode", "linear"), list(METHODS), "mode")]
+    method = METHODS[one_of(node.attribute("mode", "linear"), list(METHODS), "mode")]
     padding = node.attribute("padding_mode", "zeros")
     return t.op.image.grid_sample(x, places, method, LAYOUTS[rank], padding, bool(node.attribute("align_corners", 0)))
 
@@ -59,12 +59,12 @@ def _roi_align_of_centres(
 def _roi_align(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, regions: relax.Expr, images: relax.Expr, mode: str
 ) -> relax.Expr:
-    aligned = choice(mode, ("half_pixel", "output_half_pixel"), "coordinate_transformation_mode") == "half_pixel"
-    pooling = choice(node.attribute("mode", "avg"), ("avg", "max"), "mode")
+    aligned = one_of(mode, ("half_pixel", "output_half_pixel"), "coordinate_transformation_mode") == "half_pixel"
+    pooling = one_of(node.attribute("mode", "avg"), ("avg", "max"), "mode")
     scale, ratio = node.attribute("spatial_scale", 1.0), node.attribute("sampling_ratio", 0)
     pooled = [node.attribute("output_height", 1), node.attribute("output_width", 1)]
     if aligned:
-        regions = t.emit(t.op.subtract(regions, scalars(t, regions)(0.5 / scale)))
+        regions = t.emit(t.op.subtract(regions, scalar_maker(t, regions)(0.5 / scale)))
     if pooling == "max":
         return _max_roi_align(t, x, regions, images, pooled, scale, ratio, aligned)
     numbers = t.op.expand_dims(t.cast(images, t.dtype(regions)), [1])
@@ -115,14 +115,14 @@ def _sample_neighbours(
     aligned: bool,
 ) -> list[tuple[relax.Expr, relax.Expr]]:
     """Return the two pixels around each sample along an axis, with linear weights; 0 for samples out of bounds."""
-    s, shape = scalars(t, regions), [1, samples, 1] if axis == 0 else [1, 1, samples]
+    s, shape = scalar_maker(t, regions), [1, samples, 1] if axis == 0 else [1, 1, samples]
     begin, end = (
         t.op.multiply(t.op.strided_slice(regions, [1], [c], [c + 1], assume_inbound=True), s(scale))
         for c in (1 - axis, 3 - axis)
     )
     span = t.op.subtract(end, begin)
     span = t.emit(span if aligned else t.op.maximum(span, s(1)))
-    steps = along(t, 2, 1, samples, t.dtype(regions))
+    steps = iota_along(t, 2, 1, samples, t.dtype(regions))
     at = t.op.add(begin, t.op.multiply(t.op.add(steps, s(0.5)), t.op.divide(span, s(samples))))
     at = t.reshape(t.emit(at), [t.shape(regions)[0], *shape[1:]])
     extent = t.op.astype(t.op.shape_to_tensor(t.shape_expr([t.shape(x)[2 + axis]])), t.dtype(regions))
@@ -162,7 +162,7 @@ def _max_unpool(
     if shape is None:
         return whole
     wanted = t.integers(shape)
-    missing = [known(construct.sub(w, m), "the padding of the output")
+    missing = [constant_extent(construct.sub(w, m), "the padding of the output")
                for w, m in zip(wanted, inferred, strict=True)]  # fmt: skip
     return t.op.nn.pad(whole, [v for m in missing for v in (0, m)])
 
@@ -172,7 +172,9 @@ def _col2im(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, image: relax.Expr,
     """Emit a transposed convolution whose kernels put each element of a patch in its place."""
     import numpy as np
 
-    size, kernel = ([known(v, "extents of images and patches") for v in t.integers(s)] for s in (image, block))
+    size, kernel = (
+        [constant_extent(v, "extents of images and patches") for v in t.integers(s)] for s in (image, block)
+    )
     space = len(kernel)
     if space > 3:
         raise Unsupported("patches of more than 3 dimensions are not supported")
@@ -184,7 +186,7 @@ def _col2im(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, image: relax.Expr,
         steps.append(free // strides[i] + 1)
         rest.append(free % strides[i])
     count = math.prod(kernel)
-    batch, columns = t.shape(x)[0], known(t.shape(x)[1], "the number of elements of a patch")
+    batch, columns = t.shape(x)[0], constant_extent(t.shape(x)[1], "the number of elements of a patch")
     patches = t.reshape(x, [construct.mul(batch, columns // count), count, *steps])
     places = t.constant(np.eye(count, dtype=np.float32).reshape(count, 1, *kernel))
     convolve = (t.op.nn.conv1d_transpose, t.op.nn.conv2d_transpose, t.op.nn.conv3d_transpose)[space - 1]
@@ -202,7 +204,7 @@ def _center_crop_pad(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: re
     if len(targets) != len(axes):
         raise Unsupported(f"`shape` must have {len(axes)} extents, not {len(targets)}")
     for axis, target in zip(axes, targets, strict=True):
-        more = known(construct.sub(target, t.shape(x)[axis]), "the change of an extent")
+        more = constant_extent(construct.sub(target, t.shape(x)[axis]), "the change of an extent")
         if more < 0:
             begin = -more // 2
             x = t.emit(t.op.strided_slice(x, [axis], [begin], [construct.add(target, begin)], assume_inbound=True))
@@ -215,12 +217,12 @@ def _center_crop_pad(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: re
 
 def _dynamic_center_crop_pad(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], shape: relax.Expr) -> relax.Expr:
     """Crop or pad to extents known at run time only."""
-    old, two = t.tensor_of(t.shape(x), "int64"), t.scalar(2, "int64")
-    wanted = by_dimension(t, t.tensor_of(axes, "int64"), shape, t.shape(x), t.ndim(x))
+    old, two = t.integer_tensor(t.shape(x), "int64"), t.scalar(2, "int64")
+    wanted = scatter_by_axis(t, t.integer_tensor(axes, "int64"), shape, t.shape(x), t.ndim(x))
     more = t.op.subtract(wanted, old)
     half = t.op.floor_divide(t.op.abs(more), two)
     before = t.emit(t.op.where(t.op.less(more, t.scalar(0, "int64")), t.op.negative(half), half))
-    return bordered(t, x, before, t.extents(wanted), "constant", t.scalar(0, t.dtype(x)))
+    return pad_or_crop(t, x, before, t.extents(wanted), "constant", t.scalar(0, t.dtype(x)))
 
 
 @converts("DeformConv", since=19)
@@ -236,7 +238,7 @@ def _deform_conv(
     """Sample the image at the offset positions, then multiply by the kernel."""
     if t.ndim(x) != 4:
         raise Unsupported("deformable convolutions are supported for 2-D images only")
-    kernel = [known(e, "the kernel's extents") for e in t.shape(w)[2:]]
+    kernel = [constant_extent(e, "the kernel's extents") for e in t.shape(w)[2:]]
     strides, dilations = node.attribute("strides", [1, 1]), node.attribute("dilations", [1, 1])
     pads, groups, shares = (
         node.attribute("pads", [0] * 4),
@@ -247,10 +249,10 @@ def _deform_conv(
     space = list(t.shape(offset)[2:])
     each = construct.floordiv(channels, shares)
     moves = t.reshape(offset, [construct.mul(batch, shares), taps, 2, *space])
-    s = scalars(t, offset)
+    s = scalar_maker(t, offset)
     normal = []
     for i in range(2):
-        starts = t.op.multiply(along(t, 4, i + 2, space[i], t.dtype(offset)), s(strides[i]))
+        starts = t.op.multiply(iota_along(t, 4, i + 2, space[i], t.dtype(offset)), s(strides[i]))
         tap = t.constant(_taps(kernel, i, dilations[i], pads[i]).astype(t.dtype(offset)))
         moved = t.op.squeeze(t.op.strided_slice(moves, [2], [i], [i + 1], assume_inbound=True), [2])
         place = t.op.add(t.op.add(starts, tap), moved)
@@ -293,4 +295,4 @@ def _non_max_suppression(
     given = [] if least is None else [least]
     centred = bool(node.attribute("center_point_box", 0))
     selected = t.op.vision.multiclass_nms(boxes, scores, most, overlap, *given, center_point_box=centred)
-    return t.as_known(selected, [t.symbol("kept"), 3], "int64")
+    return t.with_stated_shape(selected, [t.symbol("kept"), 3], "int64")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlcc.frontend.onnx.converters.structure import parts
+from mlcc.frontend.onnx.converters.structure import split_axis
 from mlcc.frontend.onnx.table import converts
-from mlcc.frontend.onnx.translate import NOTHING, OnnxNode, OnnxTranslator
+from mlcc.frontend.onnx.translate import EMPTY_OPTIONAL, OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
 
@@ -68,13 +68,13 @@ def _split(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, split: relax.Expr |
     extent = tir.const_int(t.shape(x)[axis])
     keep = bool(node.attribute("keepdims", 1)) or split is not None
     if split is not None and t.ndim(split):
-        return [parts(t, x, axis, t.integers(split))]
+        return [split_axis(t, x, axis, t.integers(split))]
     if extent is None:
         raise Unsupported("the length of the sequence is known at run time only")
     size = 1 if split is None else int(t.array(split).item())
     if size < 1:
         raise Unsupported(f"cannot split into parts of {size} elements")
-    pieces = parts(t, x, axis, [min(size, extent - at) for at in range(0, extent, size)]) if extent else []
+    pieces = split_axis(t, x, axis, [min(size, extent - at) for at in range(0, extent, size)]) if extent else []
     return [pieces if keep else [t.emit(t.op.squeeze(part, [axis])) for part in pieces]]
 
 
@@ -97,16 +97,16 @@ def _sequence_index(t: OnnxTranslator, position: relax.Expr, length: int, more: 
 
 @converts("Optional")
 def _optional(t: OnnxTranslator, node: OnnxNode, value: Any = None) -> list[Any]:
-    return [NOTHING if value is None else value]
+    return [EMPTY_OPTIONAL if value is None else value]
 
 
 @converts("OptionalHasElement")
 def _has_element(t: OnnxTranslator, node: OnnxNode, value: Any = None) -> relax.Expr:
-    return t.scalar(value is not None and value is not NOTHING, "bool")
+    return t.scalar(value is not None and value is not EMPTY_OPTIONAL, "bool")
 
 
 @converts("OptionalGetElement")
 def _get_element(t: OnnxTranslator, node: OnnxNode, value: Any) -> list[Any]:
-    if value is NOTHING or value is None:
+    if value is EMPTY_OPTIONAL or value is None:
         raise Unsupported("the optional value is empty")
     return [value]

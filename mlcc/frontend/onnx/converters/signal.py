@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlcc.frontend.onnx.elements import dtype_of
-from mlcc.frontend.onnx.parts import known
+from mlcc.frontend.onnx.helpers import constant_extent
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -17,7 +17,7 @@ from mlcc.ir import construct, relax
 if TYPE_CHECKING:
     import numpy as np
 
-LONGEST = 8192  # samples of a transform, whose matrix has 4 * LONGEST**2 elements
+MAX_TRANSFORM_LENGTH = 8192  # samples of a transform, whose matrix has 4 * LONGEST**2 elements
 FLOAT = 1  # ONNX's number of float32
 _WINDOWS = {  # the coefficients of cos(2 * pi * k * position), for k from 0 on
     "HannWindow": (0.5, -0.5), "HammingWindow": (25 / 46, -21 / 46), "BlackmanWindow": (0.42, -0.5, 0.08),
@@ -45,24 +45,24 @@ def _dft(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, length: relax.Expr | 
     if axis == rank - 1:
         raise Unsupported("the last axis holds the real and imaginary parts and cannot be transformed")
     inverse, half = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
-    extent = known(t.shape(x)[axis], "the length of a transform")
+    extent = constant_extent(t.shape(x)[axis], "the length of a transform")
     default = 2 * (extent - 1) if inverse and half else extent
     count = int(t.scalar_of(length, default))
     order = [i for i in range(rank - 1) if i != axis] + [axis, rank - 1]
     turned = x if order == list(range(rank)) else t.emit(t.op.permute_dims(x, order))
-    spectrum = transformed(t, turned, count, inverse, half)
+    spectrum = dft(t, turned, count, inverse, half)
     back = [order.index(i) for i in range(rank)]
     return spectrum if back == list(range(rank)) else t.op.permute_dims(spectrum, back)
 
 
-def transformed(t: OnnxTranslator, x: relax.Expr, count: int, inverse: bool, half: bool) -> relax.Expr:
+def dft(t: OnnxTranslator, x: relax.Expr, count: int, inverse: bool, half: bool) -> relax.Expr:
     """Emit the Fourier transform of (..., samples, parts), with one part for real and two for complex numbers."""
     *outer, places, parts = t.shape(x)
-    extent, width = known(places, "the length of a transform"), known(parts, "the number of parts")
+    extent, width = constant_extent(places, "the length of a transform"), constant_extent(parts, "the number of parts")
     if width not in (1, 2):
         raise Unsupported(f"numbers must have 1 or 2 parts, not {width}")
-    if not 0 < count <= LONGEST:
-        raise Unsupported(f"transforms of {count} samples are not supported, only of 1 to {LONGEST}")
+    if not 0 < count <= MAX_TRANSFORM_LENGTH:
+        raise Unsupported(f"transforms of {count} samples are not supported, only of 1 to {MAX_TRANSFORM_LENGTH}")
     used = min(extent, count // 2 + 1 if inverse and half else count)
     matrix = _dft_matrix(used, count, width, inverse, half)
     kept, made_parts = matrix.shape[2:]
@@ -100,11 +100,11 @@ def _stft(
 ) -> relax.Expr:
     import numpy as np
 
-    extent, hop = known(t.shape(x)[1], "the length of the signal"), int(t.scalar_of(step))
+    extent, hop = constant_extent(t.shape(x)[1], "the length of the signal"), int(t.scalar_of(step))
     if length is not None:
         count = int(t.scalar_of(length))
     else:
-        count = extent if window is None else known(t.shape(window)[0], "the length of the window")
+        count = extent if window is None else constant_extent(t.shape(window)[0], "the length of the window")
     if hop <= 0 or not 0 < count <= extent:
         raise Unsupported(f"frames of {count} samples with step {hop} do not fit a signal of {extent}")
     frames = 1 + (extent - count) // hop
@@ -114,7 +114,7 @@ def _stft(
     cut = t.emit(t.op.take(x, t.constant(places), 1))
     if window is not None:
         cut = t.emit(t.op.multiply(cut, t.reshape(window, [count, 1])))
-    return transformed(t, cut, count, False, bool(node.attribute("onesided", 1)))
+    return dft(t, cut, count, False, bool(node.attribute("onesided", 1)))
 
 
 @converts(*_WINDOWS, since=17)
@@ -137,7 +137,7 @@ def _run_time_window(t: OnnxTranslator, series: Sequence[float], less: int, size
     """Emit a window whose length is known at run time only."""
     wide = functools.partial(t.scalar, dtype="float64")
     (count,) = t.extents(t.reshape(size, [1]))
-    steps = t.op.maximum(t.cast(t.tensor_of([construct.sub(count, less)], "int64"), "float64"), wide(1))
+    steps = t.op.maximum(t.cast(t.integer_tensor([construct.sub(count, less)], "int64"), "float64"), wide(1))
     at = t.emit(t.op.divide(t.cast(t.emit(t.op.arange(0, count, 1, "int64")), "float64"), steps))
     window: relax.Expr = t.full([count], series[0], "float64")
     for k, factor in enumerate(series[1:], 1):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlcc.frontend.emitter import Dim
-from mlcc.frontend.onnx import run_time
+from mlcc.frontend.onnx import dynamic_axes
 from mlcc.frontend.onnx.elements import dtype_of
-from mlcc.frontend.onnx.extents import broadcast, quotient
-from mlcc.frontend.onnx.parts import along, choice
+from mlcc.frontend.onnx.extents import broadcast_shapes, cancelled_quotient
+from mlcc.frontend.onnx.helpers import iota_along, one_of
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator, weight
 from mlcc.frontend.problems import Unsupported
@@ -17,7 +17,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.tensor_data import TensorData
-from mlcc.ops.relations import same
+from mlcc.ops.relations import provably_equal
 from mlcc.ops.shapes import product
 
 _SLICE_END = 2**31 - 1  # slice ends from here on mean the end of the axis
@@ -106,7 +106,7 @@ def _trilu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, k: relax.Expr | Non
 def _run_time_trilu(t: OnnxTranslator, x: relax.Expr, offset: relax.Expr, upper: bool) -> relax.Expr:
     """Keep the elements on one side of a diagonal, inclusive, whose offset is known at run time only; zero the rest."""
     rank, (rows, columns) = t.ndim(x), t.shape(x)[-2:]
-    distance = t.op.subtract(along(t, rank, rank - 1, columns), along(t, rank, rank - 2, rows))
+    distance = t.op.subtract(iota_along(t, rank, rank - 1, columns), iota_along(t, rank, rank - 2, rows))
     inside = (t.op.greater_equal if upper else t.op.less_equal)(distance, t.cast(offset, "int64"))
     return t.op.where(inside, x, t.scalar(0, t.dtype(x)))
 
@@ -146,7 +146,7 @@ def _resolve_reshape(t: OnnxTranslator, x: relax.Expr, wanted: Sequence[Dim], ze
         raise Unsupported(f"{list(wanted)} is not a valid shape")
     if open_at:
         at = open_at[0]
-        extents[at] = quotient(t, given, extents[:at] + extents[at + 1 :])
+        extents[at] = cancelled_quotient(t, given, extents[:at] + extents[at + 1 :])
     return extents
 
 
@@ -160,10 +160,10 @@ def _run_time_shape(t: OnnxTranslator, x: relax.Expr, shape: relax.Expr, zero_co
     if zero_copies:
         beyond: list[Dim] = [0] * length[0]
         copied = [*given, *beyond][: length[0]]
-        shape = t.emit(t.op.where(t.op.equal(shape, zero), t.tensor_of(copied, "int64"), shape))
+        shape = t.emit(t.op.where(t.op.equal(shape, zero), t.integer_tensor(copied, "int64"), shape))
     is_open = t.emit(t.op.equal(shape, t.scalar(-1, "int64")))
     others = t.op.maximum(t.op.prod(t.op.where(is_open, one, shape)), one)
-    rest = t.op.floor_divide(t.tensor_of([product(given)], "int64", ()), others)
+    rest = t.op.floor_divide(t.integer_tensor([product(given)], "int64", ()), others)
     return t.extents(t.emit(t.op.where(is_open, rest, shape)), limit=product(given))
 
 
@@ -179,7 +179,7 @@ def _flatten(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 @converts("Squeeze")
 def _squeeze(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr | None = None) -> relax.Expr:
     if axes is not None and t.known_integers(axes) is None:
-        return t.reshape(x, run_time.left_over(t, x, axes))
+        return t.reshape(x, dynamic_axes.unreduced_extents(t, x, axes))
     given = _axes(t, node, axes)
     shape = t.shape(x)
     if given is None:
@@ -195,7 +195,7 @@ def _squeeze(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr 
 @converts("Unsqueeze")
 def _unsqueeze(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr | None = None) -> relax.Expr:
     if axes is not None and t.known_integers(axes) is None:
-        return t.reshape(x, run_time.with_ones(t, x, axes))
+        return t.reshape(x, dynamic_axes.unsqueezed_extents(t, x, axes))
     return t.op.expand_dims(x, _axes(t, node, axes) or [])
 
 
@@ -211,13 +211,13 @@ def _transpose(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 @converts("Expand")
 def _expand(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: relax.Expr) -> relax.Expr:
-    return _broadcast_to(t, x, broadcast(t.shape(x), t.extents(shape)))
+    return _broadcast_to(t, x, broadcast_shapes(t.shape(x), t.extents(shape)))
 
 
 def _broadcast_to(t: OnnxTranslator, x: relax.Expr, shape: Sequence[Dim]) -> relax.Expr:
     target = t.shape_expr(shape)
     known = t.shape(x)
-    if len(known) == len(shape) and all(map(same, known, target.values)):
+    if len(known) == len(shape) and all(map(provably_equal, known, target.values)):
         return x
     return t.op.broadcast_to(x, target)
 
@@ -251,7 +251,7 @@ def _match_other_extents(t: OnnxTranslator, part: relax.Expr, first: Sequence[ti
     if len(shape) != len(first):
         return part
     wanted = [own if i == axis else other for i, (own, other) in enumerate(zip(shape, first, strict=True))]
-    return part if all(map(same, shape, wanted)) else t.with_shape(part, wanted)
+    return part if all(map(provably_equal, shape, wanted)) else t.with_shape(part, wanted)
 
 
 @converts("Split")
@@ -259,10 +259,10 @@ def _split(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, sizes: relax.Expr |
     axis = t.axis(x, node.attribute("axis", 0))
     lengths = node.attribute("split") if sizes is None else t.known_integers(sizes)
     if lengths is None and sizes is not None:
-        lengths = run_time.bounded(t, sizes, [t.shape(x)[axis]] * run_time.count_of(t, sizes))
+        lengths = dynamic_axes.bounded_extents(t, sizes, [t.shape(x)[axis]] * dynamic_axes.vector_length(t, sizes))
     if lengths is None:
         lengths = _even_lengths(t, t.shape(x)[axis], node.attribute("num_outputs", len(node.outputs)))
-    return parts(t, x, axis, lengths)
+    return split_axis(t, x, axis, lengths)
 
 
 def _even_lengths(t: OnnxTranslator, extent: tir.Expr, count: int) -> list[Dim]:
@@ -273,7 +273,7 @@ def _even_lengths(t: OnnxTranslator, extent: tir.Expr, count: int) -> list[Dim]:
     return [length] * (count - 1) + [t.simplify(c.sub(extent, c.mul(length, count - 1)))]
 
 
-def parts(t: OnnxTranslator, x: relax.Expr, axis: int, lengths: Sequence[Dim]) -> list[relax.Expr]:
+def split_axis(t: OnnxTranslator, x: relax.Expr, axis: int, lengths: Sequence[Dim]) -> list[relax.Expr]:
     """Split an axis into parts. Raises Unsupported if the lengths do not add up to the extent."""
     extent = tir.const_int(t.shape(x)[axis])
     numbers = [n for n in lengths if isinstance(n, int)]
@@ -288,7 +288,9 @@ def parts(t: OnnxTranslator, x: relax.Expr, axis: int, lengths: Sequence[Dim]) -
         whole = t.emit(t.op.split(x, places, axis))
         return [t.emit(whole[i]) for i in range(len(lengths))]
     whole_shape, end = t.shape(x), t.simplify(c.add(places[-1], lengths[-1]))
-    if not same(c.as_expr(end, INT64), whole_shape[axis]):  # checked at run time: the lengths add up to the extent
+    if not provably_equal(
+        c.as_expr(end, INT64), whole_shape[axis]
+    ):  # checked at run time: the lengths add up to the extent
         x = t.with_shape(x, [end if i == axis else n for i, n in enumerate(whole_shape)])
     return [
         t.emit(t.op.strided_slice(x, [axis], [begin], [end], assume_inbound=True))
@@ -303,7 +305,7 @@ def parts(t: OnnxTranslator, x: relax.Expr, axis: int, lengths: Sequence[Dim]) -
 def _slice_attributes(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     starts = node.attribute("starts")
     axes = node.attribute("axes") or list(range(len(starts)))
-    return slices(t, x, axes, starts, node.attribute("ends"), [1] * len(starts))
+    return slice_axes(t, x, axes, starts, node.attribute("ends"), [1] * len(starts))
 
 
 @converts("Slice", since=10)
@@ -311,7 +313,7 @@ def _slice(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, starts: relax.Expr, ends: relax.Expr,
     axes: relax.Expr | None = None, steps: relax.Expr | None = None,
 ) -> relax.Expr:  # fmt: skip
-    count = run_time.count_of(t, starts)
+    count = dynamic_axes.vector_length(t, starts)
     where: Sequence[Dim] | None = list(range(count)) if axes is None else t.known_integers(axes)
     begin, end = t.known_integers(starts), t.known_integers(ends)
     stride = [1] * count if steps is None else t.known_integers(steps)
@@ -319,10 +321,10 @@ def _slice(
         return _run_time_slice(t, x, axes, starts, ends, steps)
     if any(not isinstance(s, int) for s in stride):
         raise Unsupported("a step known at run time only is not supported")
-    return slices(t, x, where, begin, end, [int(s) for s in stride])  # type: ignore[arg-type]
+    return slice_axes(t, x, where, begin, end, [int(s) for s in stride])  # type: ignore[arg-type]
 
 
-def slices(
+def slice_axes(
     t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], starts: Sequence[Dim], ends: Sequence[Dim],
     steps: Sequence[int],
 ) -> relax.Expr:  # fmt: skip
@@ -333,7 +335,7 @@ def slices(
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         at = t.axis(x, axis)
         last = shape[at] if step > 0 and isinstance(end, int) and end >= _SLICE_END else c.as_expr(end, shape[at].dtype)
-        if step != 1 or start != 0 or not same(last, shape[at]):
+        if step != 1 or start != 0 or not provably_equal(last, shape[at]):
             kept.append((at, start, last, step))
     if not kept:
         return x
@@ -346,11 +348,11 @@ def _run_time_slice(
     steps: relax.Expr | None,
 ) -> relax.Expr:  # fmt: skip
     """Emit a slice whose bounds or axes are known at run time only."""
-    shape, count = t.shape(x), run_time.count_of(t, starts)
-    where = t.tensor_of(range(count), "int64") if axes is None else axes
-    ones = t.tensor_of([1] * count, "int64") if steps is None else steps
+    shape, count = t.shape(x), dynamic_axes.vector_length(t, starts)
+    where = t.integer_tensor(range(count), "int64") if axes is None else axes
+    ones = t.integer_tensor([1] * count, "int64") if steps is None else steps
     bounds = [
-        run_time.by_dimension(t, where, values, otherwise, len(shape))
+        dynamic_axes.scatter_by_axis(t, where, values, otherwise, len(shape))
         for values, otherwise in ((starts, 0), (ends, shape), (ones, 1))
     ]
     sliced = t.emit(t.op.dynamic_strided_slice(x, *bounds))
@@ -385,7 +387,7 @@ def _pad_static(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, widths: Sequence[Dim], value: relax.Expr | None,
     axes: Sequence[int],
 ) -> relax.Expr:  # fmt: skip
-    mode = choice(node.attribute("mode", "constant"), tuple(_PAD_MODES), "mode")
+    mode = one_of(node.attribute("mode", "constant"), tuple(_PAD_MODES), "mode")
     if len(widths) != 2 * len(axes) or len(set(axes)) != len(axes):
         raise Unsupported(f"{len(widths)} pads do not fit {len(axes)} axes")
     sides = {axis: (widths[i], widths[i + len(axes)]) for i, axis in enumerate(axes)}
@@ -401,16 +403,16 @@ def _pad_dynamic(
     axes: relax.Expr | None,
 ) -> relax.Expr:  # fmt: skip
     """Pad with widths known at run time only, by a gather: each output position reads its element of the operand."""
-    mode, rank, shape = choice(node.attribute("mode", "constant"), tuple(_PAD_MODES), "mode"), t.ndim(x), t.shape(x)
+    mode, rank, shape = one_of(node.attribute("mode", "constant"), tuple(_PAD_MODES), "mode"), t.ndim(x), t.shape(x)
     vector = t.cast(pads, "int64")
-    half = run_time.count_of(t, vector) // 2
+    half = dynamic_axes.vector_length(t, vector) // 2
     before, behind = (
-        run_time.by_dimension(t, axes, t.emit(t.op.strided_slice(vector, [0], [at], [at + half])), 0, rank)
+        dynamic_axes.scatter_by_axis(t, axes, t.emit(t.op.strided_slice(vector, [0], [at], [at + half])), 0, rank)
         for at in (0, half)
     )
-    wanted = t.extents(t.emit(t.op.add(t.op.add(before, behind), t.tensor_of(shape, "int64"))))
+    wanted = t.extents(t.emit(t.op.add(t.op.add(before, behind), t.integer_tensor(shape, "int64"))))
     filler = t.scalar(0, t.dtype(x)) if value is None else t.reshape(value, [])
-    return run_time.bordered(t, x, before, wanted, mode, filler)
+    return dynamic_axes.pad_or_crop(t, x, before, wanted, mode, filler)
 
 
 def _constant_width(width: Dim) -> int:
@@ -457,8 +459,8 @@ def _is_exact(array: Any) -> bool:
 def _depth_to_space(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     size = node.attribute("blocksize")
     n, depth, height, width = t.shape(x)
-    channels = quotient(t, [depth], [size * size])
-    depth_first = choice(node.attribute("mode", "DCR"), ("DCR", "CRD"), "mode") == "DCR"
+    channels = cancelled_quotient(t, [depth], [size * size])
+    depth_first = one_of(node.attribute("mode", "DCR"), ("DCR", "CRD"), "mode") == "DCR"
     inner: list[Dim] = [size, size, channels] if depth_first else [channels, size, size]
     order = [0, 3, 4, 1, 5, 2] if depth_first else [0, 1, 4, 2, 5, 3]
     split = t.reshape(x, [n, *inner, height, width])
@@ -470,8 +472,8 @@ def _depth_to_space(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.E
 def _space_to_depth(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     size = node.attribute("blocksize")
     n, depth, height, width = t.shape(x)
-    high, wide = quotient(t, [height], [size]), quotient(t, [width], [size])
+    high, wide = cancelled_quotient(t, [height], [size]), cancelled_quotient(t, [width], [size])
     split = t.reshape(x, [n, depth, high, size, wide, size])
-    depth_first = choice(node.attribute("mode", "DCR"), ("DCR", "CRD"), "mode") == "DCR"
+    depth_first = one_of(node.attribute("mode", "DCR"), ("DCR", "CRD"), "mode") == "DCR"
     moved = t.emit(t.op.permute_dims(split, [0, 3, 5, 1, 2, 4] if depth_first else [0, 1, 3, 5, 2, 4]))
     return t.reshape(moved, [n, t.simplify(c.mul(depth, size * size)), high, wide])

@@ -21,7 +21,7 @@ UNARY = (
 )  # fmt: skip
 BINARY = ("pow", "hypot", "atan2", "fmod", "nextafter")
 ROUNDING = ("floor", "ceil", "trunc", "nearbyint")
-OF_C = ("expm1", "cbrt", "round", "fdim", "fmin", "fmax")  # functions of C alone, by their names there
+C_ONLY = ("expm1", "cbrt", "round", "fdim", "fmin", "fmax")  # functions of C alone, by their names there
 
 _ATTRS = "alwaysinline nounwind"
 # a vector of more registers than this is worked on in a loop; long code repeats less
@@ -64,7 +64,7 @@ def ldexp(e: Emitter, x: Value, exponent: Value, lanes: int) -> Value:
     return e.fn.call(x.type, f"@{symbol}", [x, exponent])
 
 
-def quotients_that_pay(e: Emitter, x: Value, lanes: int) -> int | None:
+def min_profitable_quotients(e: Emitter, x: Value, lanes: int) -> int | None:
     """Return how many quotients by one divisor make `quotient` faster than divisions; None if none do."""
     if not e.ctx.has_fma or e.ctx.is_gpu:
         return None

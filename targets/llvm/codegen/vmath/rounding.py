@@ -4,9 +4,9 @@ fma, ldexp and nextafter, which no CPU has for vectors.
 
 from __future__ import annotations
 
-from mlcc.targets.llvm.codegen.vmath.alone import remainder
 from mlcc.targets.llvm.codegen.vmath.ops import DOUBLE, Code, Int, Num, sum_of
-from mlcc.targets.llvm.codegen.vmath.rare import aside, unless
+from mlcc.targets.llvm.codegen.vmath.slow_paths import with_libm_fallback, with_slow_path
+from mlcc.targets.llvm.codegen.vmath.without_libm import remainder
 
 
 def _nearest(c: Code, size: Num) -> Num:
@@ -51,9 +51,9 @@ def fmod(c: Code, x: Num, y: Num) -> Num:
     usual = (quotient < 2.0**28) & (a < 2.0**990) & (b < 2.0**990) & (b > 2.0**-900)
     residue = left if c.format.bits == 64 else left.to(c)
     if not c.libm:
-        (exact,) = aside(c, ~usual, [residue.v], lambda: [remainder(c, abs(x), abs(y)).v])
+        (exact,) = with_slow_path(c, ~usual, [residue.v], lambda: [remainder(c, abs(x), abs(y)).v])
         return Num(c, exact).sign_of(x)
-    return unless(c, ~usual, residue.sign_of(x), "fmod", x, y)
+    return with_libm_fallback(c, ~usual, residue.sign_of(x), "fmod", x, y)
 
 
 def fma(c: Code, x: Num, y: Num, z: Num) -> Num:
