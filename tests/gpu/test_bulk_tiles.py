@@ -289,7 +289,7 @@ def test_memory_that_threads_write_too_is_refused() -> None:
     text = COPY.format(**USUAL).replace('B[vi, vj] = T.Cast("float32", S[vi, vj])', "A[vi, vj] = S[vi, vj]")
     func = mlcc.parse(text)["f"]
     assert isinstance(func, tir.PrimFunc)
-    with pytest.raises(mlcc.CompileError, match="E0778.*writes `A` too"):
+    with pytest.raises(mlcc.CompileError, match="E0778.*also writes `A`"):
         lower_gpu("f", func)
     bound = SCRIPT.replace("    sch.bind(i0", '    sch.bind(sch.get_loops(s)[-1], "threadIdx.x")\n    sch.bind(i0')
     with pytest.raises(mlcc.CompileError, match="E0778.*depends on the thread"):

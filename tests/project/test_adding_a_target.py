@@ -148,7 +148,7 @@ def test_the_command_line_knows_it(command: Callable[..., Any], tmp_path: Path) 
         (["run", "m.mlc", "--emulate"], 1, "is not a GPU target"),
         (["passes", "m.mlc", "-p", "auto-schedule"], 1, "E0547"),
         (["passes", "m.mlc", "-p", "lower-loops"], 1, "the target is toy"),
-        (["passes", "m.mlc", "-p", "lower,form-kernels"], 1, "a step towards cuda"),
+        (["passes", "m.mlc", "-p", "lower,form-kernels"], 1, "a step for cuda"),
     ],
 )
 def test_what_it_has_not_is_refused(command: Callable[..., Any], words: list[str], rc: int, said: str) -> None:
