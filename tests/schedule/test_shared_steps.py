@@ -108,7 +108,7 @@ def test_what_is_drawn_is_drawn_anew() -> None:
 
 
 def test_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_memo, "MOST", 3)
+    monkeypatch.setattr(step_memo, "MAX_STEPS", 3)
     start = shared()
     for rows in (2, 4, 8, 2):
         mine, alone = start.copy(), Schedule(mlcc.parse(TEXT), seed=0)
