@@ -102,7 +102,7 @@ def not_elf(data: Data | memoryview) -> LoadError:
     head = bytes(data[:4096])
     if head and b"\0" not in head and all(byte >= 32 or byte in b"\t\r\n\f" for byte in head):
         help = "compile it, `mlcc compile model.mlc -o model.o`; `mlcc run` takes a .mlc as it is"
-        return LoadError(error("E0851", "not a sound artifact: this is a text", help=help))
+        return LoadError(error("E0851", "not a valid artifact: this is a text", help=help))
     return damaged("not an ELF file")
 
 

@@ -189,7 +189,7 @@ def _refuse_tensor(fw: FunctionWalk, cst: tree.Index) -> None:
         items = [(_index_kind(i), fw.walk.source.text[i.start : i.end]) for i in cst.items]
         shape = info.shape.values if isinstance(info.shape, relax.ShapeExpr) else ()
         help = index_hint(source_text(fw, cst.base), items, [_size_text(size) for size in shape])
-        fw.walk.fail("E0408", "only tuples are indexed, and this is a tensor", cst, help=help)
+        fw.walk.fail("E0408", "only tuples can be indexed, and this is a tensor", cst, help=help)
 
 
 def _size_text(size: tir.Expr) -> str:

@@ -87,7 +87,7 @@ def test_readme_commands_exist() -> None:
     """Every `mlcc ...` line of the docs names a command and options that there are."""
     import importlib
 
-    from mlcc.cli.main import COMMANDS
+    from mlcc.cli.main import COMMANDS, cli
 
     for page in PAGES:
         shell = "".join(re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.S | re.M))
@@ -97,7 +97,7 @@ def test_readme_commands_exist() -> None:
                 continue
             assert words[0] in COMMANDS, f"{page.name}: mlcc {line}"
             command = importlib.import_module(f"mlcc.cli.cmd_{words[0]}").command
-            known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)} | {"--help", "-h"}
+            known = {o for p in (*command.params, *cli.params) for o in (*p.opts, *p.secondary_opts)} | {"--help", "-h"}
             for word in words[1:]:
                 option = word.split("=")[0]
                 if option.startswith("-") and option != "-" and not re.match(r"-O\d", option):

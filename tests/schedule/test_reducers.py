@@ -119,7 +119,7 @@ def test_unknown_combiners_are_refused(block: tir.Block, words: str) -> None:
         (INIT + "P[vi] = P[vi] + 1", "its body stores to `P`, and its init to `C`"),
         (INIT + "C[vi + 1] = C[vi + 1] + A[vi, vk]", "at different indices"),
         (INIT + "v: T.float32 = C[vi] + A[vi, vk]\nC[vi] = v + v", "not one of the variab"),
-        (INIT + "v: T.float32 = C[vi] + A[vi, vk]\nT.evaluate(v)", "something else"),
+        (INIT + "v: T.float32 = C[vi] + A[vi, vk]\nT.evaluate(v)", "does more than bind new values and store them"),
         (INIT + "v: T.float32 = C[vi] + A[vi, vk]", "stores 0 values for 1 outputs"),
         (INIT + "    D[vi] = T.float32(0)\nv: T.float32 = C[vi] + A[vi, vk]\n"
          "w: T.float32 = D[vi] + A[vi, vk]\nC[vi] = v\nD[vi] = w", "`C` and `D` have different shapes"),

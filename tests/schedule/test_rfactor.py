@@ -66,7 +66,7 @@ def test_argmax_is_factored(at: int) -> None:
 def test_illegal_uses_are_refused() -> None:
     sch = schedule(MATMUL)
     i, j, k = sch.get_loops("C")
-    with refused("E0665", "legal are -3 to 2"):
+    with refused("E0665", "legal values: -3 to 2"):
         sch.rfactor(k, 3)
     with refused("E0664", "`j` drives a spatial axis.*loops that drive reduce axes: `k`"):
         sch.rfactor(j, 0)

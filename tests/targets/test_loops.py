@@ -133,7 +133,7 @@ def test_growing_shapes_are_refused() -> None:
         (
             "r = cls.loop(j, y, z, w, stop)",
             "q = cls.loop(j, y, z, w, stop)\n            r = (q[0], q[2], q[1])",
-            "circle",
+            "recursive relax functions",
         ),
     ],
 )
