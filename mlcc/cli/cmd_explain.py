@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import click
+
+_CODE = re.compile(r"[EWew]\d+")
 
 
 @click.command("explain", context_settings={"ignore_unknown_options": True})
@@ -29,13 +33,20 @@ def command(topics: tuple[str, ...], listed: bool) -> None:
         click.echo(("\n" if number else "") + "\n\n".join(_pages(topic)))
 
 
+def is_topic(text: str) -> bool:
+    """Return True for a word with the form of a code, and for the name of a page."""
+    from mlcc.reference.pages import pages
+
+    return _CODE.fullmatch(text.strip("[]")) is not None or bool(pages(text))
+
+
 def _pages(topic: str) -> list[str]:
     """The pages of a topic. Raises CompileError (E0006) if there are none."""
     from mlcc.codes import codes
     from mlcc.errors import CompileError, did_you_mean, error
 
     code = topic.strip("[]").upper()
-    if code[:1] in ("E", "W") and code[1:].isdigit():
+    if _CODE.fullmatch(code):
         entry = codes().get(code)
         if entry is None:
             help = did_you_mean(code, codes()) or "`mlcc explain` lists all"

@@ -17,9 +17,11 @@ def command(ctx: click.Context, topic: str | None) -> None:
         return
     if topic not in group.command.list_commands(group):
         from mlcc.cli.cmd_explain import command as explain
+        from mlcc.cli.cmd_explain import is_topic
 
-        ctx.invoke(explain, topics=(topic,))
-        return
+        if is_topic(topic):
+            ctx.invoke(explain, topics=(topic,))
+            return
     _, wanted, _ = group.command.resolve_command(group, [topic])
     assert wanted is not None
     click.echo(wanted.get_help(click.Context(wanted, info_name=topic, parent=group)))

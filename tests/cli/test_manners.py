@@ -33,7 +33,7 @@ def test_help_of_commands_and_codes(mlcc: Tool) -> None:
     for name in COMMANDS:
         assert mlcc("help", name) == mlcc(name, "--help")
     assert mlcc("help", "E0312") == mlcc("help", "[e0312]") == mlcc("explain", "E0312")
-    mlcc("help", "rnu", code=1)
+    mlcc("help", "rnu", code=2)
     assert "did you mean `run`?" in mlcc.err
     assert mlcc("-V") == mlcc("--version") and package.__version__ in mlcc("-V")
 

@@ -127,8 +127,8 @@ def test_what_standard_input_cannot_be(folder: Path) -> None:
     for line, code, said in (
         ("$MLCC run - --in - < m.o", 2, "standard input (-) can be read only once"),
         ("$MLCC bench - - --in x.npz < m.o", 2, "standard input (-) can be read only once"),
-        ("$MLCC run --sanitize --in x.npz < m.o", 1, "standard input was compiled without checks"),
-        ("$MLCC inspect - < m.mlc", 1, "E0851"), ("$MLCC run --db t.db --in x.npz < m.o", 2, "is compiled already"),
+        ("$MLCC run --sanitize --in x.npz < m.o", 1, "standard input was compiled without --sanitize"),
+        ("$MLCC inspect - < m.mlc", 1, "E0851"), ("$MLCC run --db t.db --in x.npz < m.o", 2, "is already compiled"),
         ("$MLCC import - < m.mlc", 1, "E1041"), ("$MLCC import - --compare < m.mlc", 2, "reads the model twice"),
     ):  # fmt: skip
         done = shell(line)

@@ -161,7 +161,7 @@ def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, monkeypatch: p
     (tmp_path / "bad-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1.0\n")
     (tmp_path / "bad-1.0.dist-info" / "entry_points.txt").write_text("[mlcc.targets]\nbad = not_there_at_all:X\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(CompileError, match="`not_there_at_all:X` cannot be loaded"):
+    with pytest.raises(CompileError, match="`not_there_at_all:X` of target `bad` cannot be loaded"):
         Target.parse("bad")
 
 
