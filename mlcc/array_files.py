@@ -60,7 +60,7 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
         is_zip = data[:2] == b"PK"
         self.is_unnamed = data[: len(NPY_START)] == NPY_START
         if not is_zip and not self.is_unnamed and not is_safetensors(path) and data[8:9] != b"{":
-            message = f"{path} is no .npz, .npy or .safetensors file"
+            message = f"{path} is not an .npz, .npy or .safetensors file"
             raise CompileError(error("E0003", message, help=_TO_WRITE, file=path))
         try:
             if is_zip:

@@ -94,7 +94,7 @@ def arrays_by_param(
     missing = [n for n in names if not assigned[n] and n not in optional]
     findings = _missing(missing, func, set(arrays) - set(names), leaves)
     findings += [
-        error("E0004", f"{' and '.join(f'`{a}`' for a in assigned[n])} are both for parameter `{n}` of {func}")
+        error("E0004", f"{' and '.join(f'`{a}`' for a in assigned[n])} both match parameter `{n}` of {func}")
         for n in names
         if len(assigned[n]) > 1
     ]

@@ -12,7 +12,7 @@ from mlcc.cli.options import in_option, level_option, pipeline_option, size_opti
 @in_option("Arrays by parameter name (default: random ones)")
 @size_option
 @click.option("--func", metavar="NAME", help="The function to run (default: main, or the only one).")
-@click.option("--json", "as_json", is_flag=True, help="Everything as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @target_option("cuda")
 @level_option
 @pipeline_option

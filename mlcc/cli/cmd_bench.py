@@ -108,7 +108,7 @@ def _databases(path: str, db: str | None) -> list[str | None]:
 def interleave(
     callees: list[Function], arguments: list[list[Any]], number: int | None, repeat: int
 ) -> list[list[float]]:
-    """Seconds per call: `repeat` rounds, in each of which every competitor gives one sample in turn."""
+    """Return the seconds per call of `repeat` rounds; in each round every competitor gives one sample in turn."""
     running = []
     for callee, given in zip(callees, arguments, strict=True):
         call = callee.bind(*callee.signature.with_fresh_outputs(given))

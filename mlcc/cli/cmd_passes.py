@@ -66,7 +66,7 @@ from mlcc.passes.manage.levels import MEANING, level_of
     help="Run the module after each pass on these inputs; exit 3 if the results change.",
 )
 @click.option("--check-work", metavar="N", type=click.IntRange(0), default=10_000_000, show_default=True,
-              help="Operations up to which --check-each interprets; past it, it compiles with --sanitize.")  # fmt: skip
+              help="--check-each interprets up to this many operations, else compiles with --sanitize.")  # fmt: skip
 @click.option("--func", metavar="NAME", default="main", show_default=True, help="The function that --check-each runs.")
 @click.option("--rtol", metavar="NUMBER", default=1e-4, show_default=True)
 @click.option("--atol", metavar="NUMBER", default=1e-5, show_default=True)

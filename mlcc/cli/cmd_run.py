@@ -206,7 +206,7 @@ def _expected_name(name: str, index: int, results: Mapping[str, Any], expected: 
 
 
 class _Incomparable(Exception):
-    """Says why arrays cannot be compared."""
+    """Raised with the reason why two arrays cannot be compared."""
 
 
 def difference(

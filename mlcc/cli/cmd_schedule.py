@@ -34,17 +34,17 @@ _AUTO_OPTIONS = {"why": "--why", "plans": "--plans"}
 )
 @target_option("llvm{cpu=native}")
 @click.option(
-    "--seed", metavar="N", default=0, show_default=True, help="Makes sampling repeatable; -1 differs from run to run."
+    "--seed", metavar="N", default=0, show_default=True, help="The seed of sampling; -1 draws a new one for each run."
 )
-@click.option("--func", metavar="NAME", help="The function that look-ups mean when the script names none.")
-@click.option("--show-each", is_flag=True, help="Show the loops after every line of the script, to stderr.")
-@click.option("--trace", "trace_path", metavar="FILE", help="Write every step, decisions included, as a script.")
+@click.option("--func", metavar="NAME", help="The function that the script schedules when it names none.")
+@click.option("--show-each", is_flag=True, help="Show the loops after every line of the script, on stderr.")
+@click.option("--trace", "trace_path", metavar="FILE", help="Write the trace, with sampling decisions, as a script.")
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
     default="-",
-    help="Where the result goes; large constants then go into FILE.npz beside it.",
+    help="The file for the result; large constants go into FILE.npz beside it (default: stdout).",
 )
 @data_option
 @force_option

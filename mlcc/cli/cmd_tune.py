@@ -44,7 +44,7 @@ def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str
     callback=seconds,
     help="The search time, such as 90s, 10m, 1h (default: until it no longer improves).",
 )
-@click.option("--trials", metavar="N", type=click.IntRange(1), help="How many candidates to try.")
+@click.option("--trials", metavar="N", type=click.IntRange(1), help="The number of candidates to try.")
 @target_option("llvm{cpu=native}")
 @level_option
 @threads_option
@@ -57,7 +57,7 @@ def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str
     metavar="SPACE",
     default="rules",
     show_default=True,
-    help="Where candidates come from: rules, generic, FILE.mls.",
+    help="The search space: rules, generic, or a sampling script FILE.mls.",
 )
 @click.option("--db", metavar="FILE", default="tune.db", show_default=True, help="The database of measurements.")
 @click.option(
@@ -76,7 +76,9 @@ def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str
     show_default=True,
     help="Processes that compile candidates.",
 )
-@click.option("--cluster", metavar="ADDRESS", help="Measure on the workers of a Dask scheduler, as tls://host:8786.")
+@click.option(
+    "--cluster", metavar="ADDRESS", help="Measure on the workers of a Dask scheduler, such as tls://host:8786."
+)
 @click.option(
     "--until",
     metavar="SHARE",

@@ -439,12 +439,12 @@ def require_loadable(target: str) -> None:
 
 
 def require_sanitized(path: str, source: str | bytes) -> None:
-    """Raises CompileError for an artifact whose accesses are not checked."""
+    """Raise CompileError for an artifact whose accesses are not checked."""
     from mlcc.errors import CompileError, error
     from mlcc.runtime.loader import read_manifest
 
     if not read_manifest(source)["source"].get("sanitize"):
-        help = "run the text itself, or compile it with --sanitize"
+        help = "run the text, or compile it with --sanitize"
         raise CompileError(
             error("E0736", f"{'standard input' if path == '-' else path} was compiled without --sanitize", help=help)
         )
@@ -503,7 +503,7 @@ def inputs_options(command: Any) -> Any:
         ),
         click.option(
             "--params", "weights", multiple=True, metavar="ARRAYS",
-            help="Weights by the model's names: as --in, but arrays that the function does not take are no error.",
+            help="Weights by the model's names: like --in, but arrays that the function does not take are ignored.",
         ),
         in_option("Arrays by parameter name"),
     ):  # fmt: skip

@@ -112,7 +112,7 @@ def test_names_of_files_that_look_like_something_else(mlcc: Tool) -> None:
         (("--in", "extra.npz"), "`main` has no parameter `steps`"),
         (("--in", "extra.npz"), "help: its parameters are x, layer1_weight. --ignore-extra"),
         (("--in", "cut.npy", "--params", "w.npz"), "cut.npy: its header says that it has 32 bytes of elements"),
-        (("--in", "text.npy"), "text.npy is no .npz, .npy or .safetensors file"),
+        (("--in", "text.npy"), "text.npy is not an .npz, .npy or .safetensors file"),
         (("--in", "x=objects.npy", "--in", "w.npz"), "holds Python objects, which are never loaded"),
         (("--in", "x=none.npy"), "cannot read none.npy"),
     ],
