@@ -527,3 +527,5 @@ _SPECIAL: dict[str, Callable[[GraphInterpreter, relax.Call, Frame], Any]] = {
 _SPECIAL.update({f"inspect.tensor_{n}": GraphInterpreter.inspect for n in (
     "ndim", "shape_i", "stride_i", "byte_offset", "elem_offset", "dtype_code", "dtype_bits", "dtype_lanes",
 )})  # fmt: skip
+
+SPECIAL_OPERATORS = frozenset(_SPECIAL)  # names without `R.`

@@ -10,8 +10,12 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from mlcc.reference.sections import Section, intrinsic_section, operator_section
+
+if TYPE_CHECKING:
+    from mlcc.ops.registry import OpDef
 
 WIDTH = 100
 EXIT_CODES = {
@@ -105,11 +109,23 @@ def _operator(topic: str) -> str | None:
     if others:
         lines.append(f"Also written {', '.join(f'R.{name}' for name in others)}.")
     op = ops.get(short)
-    if op is not None and op.impl.lower is None and op.impl.expand is None:
-        lines.append("It has no loops of its own: passes and the runtime handle its calls.")
-    elif op is not None:
-        lines.append(f"Fusion: {_FUSION[op.kind]}.")
+    if op is not None:
+        lines.append(_compilation(short, op))
     return "\n".join(lines).rstrip()
+
+
+def _compilation(short: str, op: OpDef) -> str:
+    """What the compiler makes of an operator: loops, a step of the program, or nothing."""
+    from mlcc.interp.graph import SPECIAL_OPERATORS
+    from mlcc.targets.plan.calls import NATIVE_OPERATORS
+
+    if op.impl.lower is not None or op.impl.expand is not None:
+        return f"Fusion: {_FUSION[op.kind]}."
+    if short in NATIVE_OPERATORS:
+        return "It has no loops of its own: the compiler handles its calls."
+    if short in SPECIAL_OPERATORS:
+        return "It cannot be compiled: it runs in the interpreter only."
+    return "It can be read, passed through and printed, but neither compiled nor interpreted."
 
 
 def _intrinsic(topic: str) -> str | None:
