@@ -22,6 +22,8 @@ _OF_OPERATORS = frozenset(
         "recognize-operators", "to-mixed-precision",
     }
 )  # fmt: skip
+# passes of folders of graphs that work on functions of both kinds
+_OF_ANY_FUNCTION = ("dead-code", "remove-unused-functions")
 
 
 @dataclass
@@ -47,6 +49,8 @@ def _reason(name: str, module: IRModule) -> tuple[str, str] | None:
         if kernels:
             return None
         return "it works on TensorIR functions, and the module has none", "run `lower-to-tir` before it"
+    if kernels and name in _OF_ANY_FUNCTION:
+        return None
     if not graphs:
         return "it works on graphs, the relax functions, and the module has none", "leave it out"
     if name == "fuse-tir":

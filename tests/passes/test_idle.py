@@ -30,6 +30,8 @@ def idle(text: str, pipeline: str) -> list[str]:
         (NET, "fold-batch-norm,canonicalize,dead-code", []),
         (KERNEL, "fuse,lower-to-tir", ["fuse", "lower-to-tir"]),
         (KERNEL, "auto-schedule", []),
+        (KERNEL, "remove-unused-functions,init-empty-reductions", []),
+        (KERNEL, "dead-code", []),
     ],
 )  # fmt: skip
 def test_what_is_named(text: str, pipeline: str, named: list[str]) -> None:
