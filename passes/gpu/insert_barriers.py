@@ -362,6 +362,10 @@ def _error(scope: Stmt, problem: _DivergentBarrier) -> Diagnostic:
 class InsertBarriers(LoweringStep):
     """Insert barriers where threads of a block exchange values (TVM: ThreadSync).
 
+    A barrier separates a write from an access of the same element by another thread, in program order or in a later
+    iteration of a loop around both. It stands before the first statement that needs it. None is inserted where the
+    indices prove that one thread makes both accesses, nor in functions with the attribute `mlcc.manual_barriers`.
+
     Before:  S[t] = A[t]; B[t] = S[63 - t]
     After:   S[t] = A[t]; T.tvm_storage_sync("shared"); B[t] = S[63 - t]
     """

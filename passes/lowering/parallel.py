@@ -260,6 +260,10 @@ def _gap(first: Expr, second: Expr) -> int | None:
 class SelectParallelLoops(LoweringStep):
     """Keep `T.parallel` on the outermost loops that are worth several threads; the others become serial.
 
+    A loop becomes serial if it is inside another parallel loop, has one iteration, or is estimated to take less than 10
+    microseconds; if it may exit early or calls packed functions; or if its iterations depend on one another (one
+    writes an element that another one reads or writes). So does every loop for a target that has no thread pool.
+
     Before:  for i in T.parallel(4): for j in T.parallel(1024): ...
     After:   for i in T.parallel(4): for j in range(1024): ...
     """

@@ -122,6 +122,9 @@ def has_jump(body: Body) -> bool:
 class UnrollLoops(LoweringStep):
     """Unroll `T.unroll` loops, within a size limit.
 
+    A loop keeps its mark if its extent is not constant, if its body may leave it, or if its copies would have more than
+    512 statements.
+
     Before:  for i in T.unroll(2): C[i] = A[i]
     After:   C[0] = A[0]
              C[1] = A[1]

@@ -119,6 +119,10 @@ def _inner_vectorized(body: Body) -> list[Body]:
 class VectorizeLoops(LoweringStep):
     """Turn `T.vectorized` loops into code on vectors as wide as the target's.
 
+    A loop becomes serial if its extent is not constant, or if two of its iterations access one element and one of them
+    writes it. A sum, product, minimum or maximum into one element is exempt for integers, and for floats if the loop is
+    annotated with `reassociate`. Statements without a vector form, such as calls of functions, run lane by lane.
+
     Before:  for i in T.vectorized(8): C[i] = A[i] + 1.0
     After:   C[0:8] = A[0:8] + T.Broadcast(1.0, 8)
     """
