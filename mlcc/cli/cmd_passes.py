@@ -89,7 +89,7 @@ def command(
         raise click.UsageError("-O chooses a pipeline, and -p gives one: leave one of them out")
     from mlcc import backends
     from mlcc.machine.target import Target
-    from mlcc.passes.manage.manager import PassContext, Pipeline, help_text, no_pass_help, run_pipeline
+    from mlcc.passes.manage.manager import PassContext, Pipeline, help_text, no_pass_help, pass_names, run_pipeline
 
     if help_pass is not None:
         from mlcc.errors import CompileError, error
@@ -138,7 +138,7 @@ def command(
     outputs.write_module(output, "-o", dialect, data)
     outputs.check()
     module = read_module(file) if is_model(file) else parse_text(text, file, folder)
-    named = chosen is not None  # by the user: of the passes of a level, some have nothing to do
+    given = pipeline if pipeline is not None else asked
     if chosen is None:
         chosen = build_pipeline(module, where, level_of(level), None)
     if db is not None:
@@ -177,8 +177,8 @@ def command(
             compiled=run_compiled, emulated=partial(run_emulated, where) if backends.of(where).emulated else None,
         )  # fmt: skip
         observers.append(check)
-    noted, idle = looking.Warnings(), Idle()
-    result = run_pipeline(chosen, module, ctx, [*observers, noted, *([idle] if named else [])])
+    noted, idle = looking.Warnings(), Idle(frozenset(pass_names(given or "")))
+    result = run_pipeline(chosen, module, ctx, [*observers, noted, idle])
     found = [*noted.found, *idle.found, *_never_dumped(chosen, dump_before, dump_after)]
     if verify_each or found:
         warn(module, more=found)

@@ -121,6 +121,12 @@ class Pipeline:
         return [str(getattr(p, name)) for p, name in named if getattr(p, name)]
 
 
+def pass_names(pipeline: str) -> list[str]:
+    """Return the passes that the text of a pipeline names one by one, without those of named pipelines."""
+    names = [kebab(item.name) for item in parse_list(pipeline, "PIPELINE", "E0500")]
+    return [ALIASES.get(name, name) for name in names if name in PASSES or name in ALIASES]
+
+
 def pass_class(name: str) -> type[Pass]:
     """Return the class of a pass by name or alias. Raise KeyError for an unknown one."""
     module, _, attribute = PASSES[ALIASES.get(name, name)].partition(":")

@@ -32,6 +32,8 @@ def idle(text: str, pipeline: str) -> list[str]:
         (KERNEL, "auto-schedule", []),
         (KERNEL, "remove-unused-functions,init-empty-reductions", []),
         (KERNEL, "dead-code", []),
+        (NET, "O2", []),
+        (NET, "lower-to-tir,fuse{level=0},fuse-tir", []),
     ],
 )  # fmt: skip
 def test_what_is_named(text: str, pipeline: str, named: list[str]) -> None:
