@@ -87,7 +87,7 @@ def test_readme_commands_exist() -> None:
     """Every `mlcc ...` line of the docs names a command and options that there are."""
     import importlib
 
-    from mlcc.cli.main import COMMANDS
+    from mlcc.cli.main import COMMANDS, cli
 
     anywhere = {option for param in cli.params for option in param.opts}
     for page in PAGES:
