@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mlcc.reference.sections import Section, intrinsic_section, operator_section
 
 if TYPE_CHECKING:
+    from mlcc.ir.intrinsics import Intrinsic
     from mlcc.ops.registry import OpDef
 
 WIDTH = 100
@@ -95,8 +96,7 @@ def _section_text(section: Section) -> str:
 
 
 def _operator(topic: str) -> str | None:
-    from mlcc import ops
-    from mlcc.ops.signature import EXPANDED, aliases, short_name, signature, signature_text
+    from mlcc.ops.signature import EXPANDED, short_name, signature, signature_text
 
     short = short_name(topic)
     section = operator_section(short)
@@ -105,13 +105,18 @@ def _operator(topic: str) -> str | None:
     lines = [f"R.{signature_text(short)}", ""]
     if section is not None:
         lines += [_section_text(section), ""]
+    return "\n".join([*lines, *operator_notes(short)])
+
+
+def operator_notes(short: str) -> list[str]:
+    """What the records say of an operator: its other names, and what the compiler makes of it."""
+    from mlcc import ops
+    from mlcc.ops.signature import aliases
+
     others = sorted(alias for alias, known in aliases().items() if known == short)
-    if others:
-        lines.append(f"Also written {', '.join(f'R.{name}' for name in others)}.")
+    notes = [f"Also written {', '.join(f'R.{name}' for name in others)}."] if others else []
     op = ops.get(short)
-    if op is not None:
-        lines.append(_compilation(short, op))
-    return "\n".join(lines).rstrip()
+    return notes if op is None else [*notes, _compilation(short, op)]
 
 
 def _compilation(short: str, op: OpDef) -> str:
@@ -135,28 +140,37 @@ def _intrinsic(topic: str) -> str | None:
     found = intrinsics.find(name)
     if found is None or (name == topic and operator_section(name) is not None):
         return None
-    result = {
-        "same": "the dtype of its first argument", "second": "the dtype of its second argument",
-        "explicit": "the dtype that is written before its arguments", "last": "the dtype that is written last",
-        "groups": "an int32 for each 32 bits of its arguments", "place": "int64",
-    }.get(found.result, found.result)  # fmt: skip
-    effect = {
-        "PURE": "none", "READ": "reads memory", "UPDATE": "changes memory or the outside",
-        "OPAQUE": "ends or redirects the control flow",
-    }[found.effect.name]  # fmt: skip
     lines = [f"T.{found.name}", ""]
     section = intrinsic_section(found.name)
     if section is not None:
         lines += [_section_text(section), ""]
-    lines += [
-        f"  arguments: {found.arity}, {_operands(found.operands)}",
-        f"  result:    {result}",
-        f"  effects:   {effect}",
-    ]
-    others = sorted(alias for alias, known in intrinsics.ALIASES.items() if known == found.name)
+    lines += [f"  {what}:".ljust(13) + text for what, text in intrinsic_facts(found)]
+    others = intrinsic_aliases(found.name)
     if others:
         lines += ["", f"Also written {', '.join(f'T.{other}' for other in others)}."]
     return "\n".join(lines)
+
+
+def intrinsic_facts(intrinsic: Intrinsic) -> list[tuple[str, str]]:
+    """What the record says of an intrinsic: arguments, result, effects."""
+    result = {
+        "same": "the dtype of its first argument", "second": "the dtype of its second argument",
+        "explicit": "the dtype that is written before its arguments", "last": "the dtype that is written last",
+        "groups": "an int32 for each 32 bits of its arguments", "place": "int64",
+    }.get(intrinsic.result, intrinsic.result)  # fmt: skip
+    effect = {
+        "PURE": "none", "READ": "reads memory", "UPDATE": "changes memory or the outside",
+        "OPAQUE": "ends or redirects the control flow",
+    }[intrinsic.effect.name]  # fmt: skip
+    arguments = f"{intrinsic.arity}, {_operands(intrinsic.operands)}"
+    return [("arguments", arguments), ("result", result), ("effects", effect)]
+
+
+def intrinsic_aliases(name: str) -> list[str]:
+    """The other names of an intrinsic, sorted."""
+    from mlcc.ir import intrinsics
+
+    return sorted(alias for alias, known in intrinsics.ALIASES.items() if known == name)
 
 
 def _operands(kind: str) -> str:

@@ -62,6 +62,12 @@ def sections(path: Path) -> dict[str, Section]:
     return found
 
 
+def heading(path: Path) -> tuple[str, str]:
+    """The title of a file, and what stands between it and the first section."""
+    title, _, intro = path.read_text(encoding="utf-8").partition("\n## ")[0].partition("\n")
+    return title.removeprefix("# ").strip(), intro.strip()
+
+
 def _section(name: str, body: str, path: Path) -> Section:
     code = dict(_FENCE.findall(body))
     prose = _FENCE.sub("", body)
