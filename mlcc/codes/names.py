@@ -13,7 +13,8 @@ CODES: dict[str, tuple[str, str]] = {
     "E0203": (
         "unknown function of the language",
         "The language has no such dotted name. `T.` has loops, blocks, buffers, dtypes and the intrinsics of "
-        "TensorIR, `R.` the operators of graphs, `I.` module attributes; values have a few attributes and methods.",
+        "TensorIR, `R.` the operators of graphs, `I.` module attributes; values have a few attributes and methods. "
+        "`mlcc explain --list` lists the intrinsics, `mlcc ops` the operators.",
     ),
     "E0204": (
         "unknown function of the module",
