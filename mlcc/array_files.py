@@ -267,7 +267,7 @@ def load_files(path: str) -> list[ArrayFile]:
 
 
 class ArraySource(NamedTuple):
-    """What `[NAME=]FILE[:ARRAY]` says: the file, which of its arrays, and the name that it is to have here."""
+    """An argument `[NAME=]FILE[:ARRAY]`: the file, one of its arrays, and the name to give it."""
 
     path: str
     name: str | None = None

@@ -12,7 +12,7 @@ _PYTHON = frozenset(("+", "-", "*", "//", "%", "min", "max", "<<", ">>", "&", "|
 
 
 def show_leaf(leaf: Value) -> str:
-    """What a parameter takes, in words: `float32(n, 4)`."""
+    """Return the type of a parameter for messages: `float32(n, 4)`."""
     if leaf.kind == "tensor":
         return show_tensor(leaf)
     if leaf.kind == "shape":

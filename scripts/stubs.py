@@ -201,7 +201,7 @@ def _operand(shown: inspect.Parameter, param: Any) -> str:
     return f"{shown.name}: {kind}{default(shown)}"
 
 
-FAMILY_INDEX = '''"""Which file of `mlcc/ops` has an operator in its table: by names without prefix.
+FAMILY_INDEX = '''"""Index from operators (names without prefix) to the file of `mlcc/ops` that defines them.
 
 Written by scripts/stubs.py from what is there at run time.
 """

@@ -84,7 +84,7 @@ def _watch(files: tuple[str, ...]) -> None:
 
 
 def _state(paths: Collection[str]) -> dict[str, Any]:
-    """What changes when a file is written, replaced or removed, by path."""
+    """Return a fingerprint per path, which changes when the file is written, replaced or removed."""
     found: dict[str, Any] = {}
     for path in paths:
         try:

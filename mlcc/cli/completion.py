@@ -1,4 +1,4 @@
-"""What a shell completes behind commands and options: names of files, targets, passes, codes and functions.
+"""Completion in shells: names of files, targets, passes, codes and functions.
 
 click writes the script for the shell (`_MLCC_COMPLETE=bash_source mlcc`) and asks each parameter for its values.
 """
@@ -24,7 +24,7 @@ def add_values(command: click.Command) -> None:
 
 
 def _complete(param: click.Parameter) -> Callable[[click.Context, str], list[CompletionItem]]:
-    """What completes the values of a parameter: by its name, else files or folders if its metavar names those."""
+    """Return the completer of a parameter: by its name, else files or folders if its metavar names those."""
     known = VALUES.get(param.name or "")
     metavar = param.make_metavar(click.Context(click.Command("")))
     kind = "dir" if "FOLDER" in metavar else "file" if re.search("FILE|ARRAYS", metavar) else None
@@ -76,7 +76,7 @@ def help_topics(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 
 def outputs(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """What `mlcc compile --emit` writes."""
+    """The values of `mlcc compile --emit`."""
     from mlcc import backends
 
     return dict.fromkeys(kind.name for backend in backends.registered_backends() for kind in backend.outputs)

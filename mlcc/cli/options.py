@@ -305,7 +305,7 @@ def is_artifact(path: str) -> bool:
 
 
 def artifact_source(path: str) -> str | bytes:
-    """What the runtime loads an artifact from: a path, or the content of standard input."""
+    """Return the source to load an artifact from: a path, or the content of standard input."""
     from mlcc.files import read_bytes
 
     return read_bytes(path) if path == "-" else path
@@ -493,7 +493,7 @@ def load_executable(
 
 
 def inputs_options(command: Any) -> Any:
-    """What arguments come from: files, which `load_inputs` opens, and --random. `choose_inputs` takes both."""
+    """Add the options for arguments: files, which `load_inputs` opens, and --random. `choose_inputs` takes both."""
     for option in (
         click.option("--ignore-extra", is_flag=True, help="Let files have arrays that the function does not take."),
         size_option,

@@ -1,4 +1,4 @@
-"""What a terminal is shown: colour, lines that are rewritten, and how much is said."""
+"""Properties of the terminal (colour, cursor) and the verbosity of a command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def has_color(choice: str, stream: TextIO | None) -> bool:
 
 
 def verbosity() -> int:
-    """How much the current command is to say: QUIET (-q), NORMAL or VERBOSE (-v)."""
+    """Return the verbosity of the current command: QUIET (-q), NORMAL or VERBOSE (-v)."""
     context = click.get_current_context(silent=True)
     settings = (context.find_root().obj or {}) if context is not None else {}
     return int(settings.get("verbosity", NORMAL))

@@ -150,7 +150,7 @@ def _argument_value(name: str, param: Param, by_name: dict[str, Any], span: Span
 
 
 def _usage(name: str) -> str:
-    """How an operator is called, as the help of an error."""
+    """Return the help that shows the signature of an operator."""
     return f"call it as `R.{signature_text(name)}`"
 
 

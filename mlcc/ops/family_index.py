@@ -1,4 +1,4 @@
-"""Which file of `mlcc/ops` has an operator in its table: by names without prefix.
+"""Index from operators (names without prefix) to the file of `mlcc/ops` that defines them.
 
 Written by scripts/stubs.py from what is there at run time.
 """

@@ -1,4 +1,4 @@
-"""Which operator was meant by a name from elsewhere, for messages: `R.relu`, `torch.mul`, `x.view`, `np.dot`.
+"""Suggestions of operators for names of other libraries, for messages: `R.relu`, `torch.mul`, `x.view`, `np.dot`.
 
 The last word of the name decides: as an operator's own last word whatever the capitals and underscores, else by the
 table of other frameworks' words, else by spelling.

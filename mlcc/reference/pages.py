@@ -80,7 +80,7 @@ def _filled(text: str) -> str:
 
 
 def _section_text(section: Section) -> str:
-    """What a section says: meaning, facts, example."""
+    """Format a section: meaning, facts, example."""
     lines = [_filled(section.meaning)]
     if section.facts:
         column = max(len(what) for what, _ in section.facts) + 5
@@ -109,7 +109,7 @@ def _operator(topic: str) -> str | None:
 
 
 def operator_notes(short: str) -> list[str]:
-    """What the records say of an operator: its other names, and what the compiler makes of it."""
+    """Format the records of an operator: its other names, and how the compiler treats it."""
     from mlcc import ops
     from mlcc.ops.signature import aliases
 
@@ -120,7 +120,7 @@ def operator_notes(short: str) -> list[str]:
 
 
 def _compilation(short: str, op: OpDef) -> str:
-    """What the compiler makes of an operator: loops, a step of the program, or nothing."""
+    """Describe how the compiler treats an operator: loops, a step of the program, or nothing."""
     from mlcc.interp.graph import SPECIAL_OPERATORS
     from mlcc.targets.plan.calls import NATIVE_OPERATORS
 
@@ -152,7 +152,7 @@ def _intrinsic(topic: str) -> str | None:
 
 
 def intrinsic_facts(intrinsic: Intrinsic) -> list[tuple[str, str]]:
-    """What the record says of an intrinsic: arguments, result, effects."""
+    """Format the record of an intrinsic: arguments, result, effects."""
     result = {
         "same": "the dtype of its first argument", "second": "the dtype of its second argument",
         "explicit": "the dtype that is written before its arguments", "last": "the dtype that is written last",

@@ -36,7 +36,7 @@ _FACT = re.compile(r"^- ([^:\n]+): (.*(?:\n  .*)*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What a file says of one name. `facts` are the lines `- what: text`, in their order."""
+    """The section of one name. `facts` are the lines `- what: text`, in their order."""
 
     name: str
     meaning: str
