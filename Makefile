@@ -46,7 +46,7 @@ run: $(VENV)/.run
 TESTS = $(BIN)/python -m pytest -n auto --dist worksteal
 
 test: $(VENV)/.test
-	@$(TESTS) --function-seconds 1 --fuzz-seconds 6 $(PYTEST_FLAGS)
+	@$(TESTS) --function-seconds 0.75 --fuzz-seconds 6 $(PYTEST_FLAGS)
 
 test-quick: $(VENV)/.test
 	@$(TESTS) --file-seconds 0.1 $(PYTEST_FLAGS)

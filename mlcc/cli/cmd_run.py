@@ -111,7 +111,7 @@ def command(
 
 
 def by_name(callee: Any, result: Any) -> dict[str, np.ndarray]:
-    """What a call returned: arrays that a PrimFunc writes by the names of its parameters, results of a relax function
+    """Name the results of a call: arrays that a PrimFunc writes by its parameters, results of a relax function
     as `out`, or `out0`, `out1`, ..."""
     values = flatten(result)
     return dict(zip(result_names(callee, len(values)), values, strict=True))
