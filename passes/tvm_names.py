@@ -84,6 +84,25 @@ OTHERWISE: dict[str, str] = {
 _PREFIX = re.compile(r"(?:\w+\.)*transform\.|(?:tvm|relax|tir|tirx|s_tir|dlight|meta_schedule)\.(?:\w+\.)*")
 
 
+def names_in_tvm(name: str) -> list[str]:
+    """Return TVM's names of a pass of `PASSES`.
+
+    >>> names_in_tvm("decompose")
+    ['DecomposeOpsForInference', 'DecomposeOpsForTraining']
+    """
+    return [known for known, ours in COUNTERPARTS.items() if ours == name]
+
+
+def counterpart(name: str) -> str | None:
+    """Return the pass that does what TVM's pass of that name does, or None.
+
+    >>> counterpart("relax.transform.LegalizeOps")
+    'lower-to-tir'
+    """
+    word = _plain(_PREFIX.sub("", name))
+    return next((ours for known, ours in COUNTERPARTS.items() if _plain(known) == word), None)
+
+
 def hint(name: str) -> str | None:
     """Return the help for a pass by TVM's name, such as `relax.transform.LegalizeOps`; None for other names.
 

@@ -36,6 +36,7 @@ _TVM_WITHOUT_MEANING = {
     "thread_warp_size",
     "max_num_threads",
 }
+_CHECK_INDICES = "an index in the data that lies outside is an error; without the check it accesses any memory"
 _WORD = re.compile(r"[\w.+-]*$")
 _TAG = re.compile(r"[\w.-]+(/[\w.,-]+)+$")
 
@@ -52,6 +53,7 @@ class Target:
     kind: str = "llvm"
     check_indices: bool = True
     tvm_names: ClassVar[Mapping[str, str]] = {}  # options whose name in TVM differs
+    meanings: ClassVar[Mapping[str, str]] = {}  # what each option means, for `mlcc explain`
 
     def __new__(cls, kind: str | None = None, **options: Any) -> Target:
         if cls is Target:
@@ -118,6 +120,19 @@ class LlvmTarget(Target):
     fast_math: bool = False
     versions: tuple[str, ...] = ()
     tvm_names: ClassVar[Mapping[str, str]] = {"mcpu": "cpu", "mtriple": "triple", "mattr": "features"}
+    meanings: ClassVar[Mapping[str, str]] = {
+        "check_indices": _CHECK_INDICES,
+        "cpu": "LLVM's name of the CPU; `native` is that of this machine, empty the baseline of the triple",
+        "triple": "LLVM's name of architecture and system; empty is this machine's",
+        "features": "LLVM's names of instruction sets, each with its sign, in addition to those of the CPU",
+        "num_cores": "cores that schedules are chosen for, and the most threads of a parallel loop; 0: all at run time",
+        "l1": "bytes of the first-level data cache, for schedules; 0: those known of the CPU",
+        "l2": "bytes of the second-level cache, for schedules; 0: those known of the CPU",
+        "l3": "bytes of the third-level cache, for schedules; 0: those known of the CPU",
+        "vector_width": "bits of a vector: 64 to 2048, a power of two; 0: those of the CPU",
+        "fast_math": "arithmetic may be reassociated and lose the sign of zeros",
+        "versions": "further CPUs that kernels have versions for, the best last",
+    }
 
     @property
     def is_native(self) -> bool:
@@ -209,6 +224,16 @@ class CudaTarget(Target):
         "max_threads_per_block": "max_threads", "max_shared_memory_per_block": "shared_bytes",
         "registers_per_block": "registers", "l2_cache_size_bytes": "l2",
     }  # fmt: skip
+    meanings: ClassVar[Mapping[str, str]] = {
+        "check_indices": _CHECK_INDICES,
+        "arch": "the compute capability, such as sm_90; `native` is that of this machine's GPU",
+        "sm_count": "multiprocessors, for schedules; 0: as known of the architecture",
+        "max_threads": "the most threads of a block, for schedules; 0: as known of the architecture",
+        "shared_bytes": "the most bytes of shared memory of a block; 0: as known of the architecture",
+        "registers": "registers of a block, for schedules; 0: as known of the architecture",
+        "l2": "bytes of the L2 cache, for schedules; 0: as known of the architecture",
+        "fast_math": "divisions, roots and elementary functions may be approximate",
+    }
 
     def resolved(self) -> Self:
         from mlcc.machine import gpu as gpus

@@ -16,6 +16,7 @@ from mlcc.reference.sections import Section, intrinsic_section, operator_section
 
 if TYPE_CHECKING:
     from mlcc.ir.intrinsics import Intrinsic
+    from mlcc.machine.target import Target
     from mlcc.ops.registry import OpDef
 
 WIDTH = 100
@@ -181,9 +182,13 @@ def _pass(topic: str) -> str | None:
     from mlcc.options.typed import kebab
     from mlcc.passes import ALIASES, PASSES
     from mlcc.passes.manage.manager import help_text
+    from mlcc.passes.tvm_names import counterpart, hint
 
     name = kebab(topic)
-    return help_text(name) if name in PASSES or name in ALIASES else None
+    if name in PASSES or name in ALIASES:
+        return help_text(name)
+    ours = counterpart(topic)
+    return hint(topic) if ours is None else help_text(ours)
 
 
 def _primitive(topic: str) -> str | None:
@@ -247,8 +252,8 @@ def _target(topic: str) -> str | None:
     return None
 
 
-def _options(cls: type) -> str:
-    """The options of a kind of target with their types and defaults."""
+def _options(cls: type[Target]) -> str:
+    """The options of a kind of target with types, defaults, meanings and TVM's names."""
     import dataclasses
     import typing
 
@@ -256,9 +261,14 @@ def _options(cls: type) -> str:
     from mlcc.options.typed import describe_type, kebab
 
     hints = typing.get_type_hints(cls)
+    in_tvm = {ours: name for name, ours in cls.tvm_names.items()}
     lines = ["Options:"]
     for field in dataclasses.fields(cls):
-        if field.name != "kind":
-            kind, default = describe_type(hints[field.name]), format_value(field.default)
-            lines.append(f"  {kebab(field.name)}: {kind} (default {default})")
+        if field.name == "kind":
+            continue
+        kind, default = describe_type(hints[field.name]), format_value(field.default)
+        other = f", in TVM {in_tvm[field.name].replace('_', '-')}" if field.name in in_tvm else ""
+        lines.append(f"  {kebab(field.name)}: {kind} (default {default}{other})")
+        meaning = cls.meanings.get(field.name, "")
+        lines += textwrap.wrap(meaning, WIDTH, initial_indent="      ", subsequent_indent="      ")
     return "\n".join(lines)

@@ -169,9 +169,11 @@ def summary(name: str) -> str:
 
 
 def help_text(name: str) -> str:
-    """Return the text of `mlcc passes --help-pass NAME`: docstring, options with types and defaults, aliases."""
+    """Return the text of `mlcc passes --help-pass NAME`: docstring, options, names in TVM, aliases."""
     import inspect
     import typing
+
+    from mlcc.passes.tvm_names import names_in_tvm
 
     cls = pass_class(name)
     lines = [f"{cls.name}: {inspect.cleandoc(cls.__doc__ or '')}"]
@@ -184,6 +186,9 @@ def help_text(name: str) -> str:
         options.append(f"  {kebab(option.name)}: {describe_type(hints[option.name])}{suffix}")
     if options:
         lines += ["", "Options:", *options]
+    in_tvm = names_in_tvm(cls.name)
+    if in_tvm:
+        lines += ["", f"In TVM: {', '.join(in_tvm)}."]
     others = [alias for alias, known in ALIASES.items() if known == cls.name]
     if others:
         lines += ["", f"Also known as {', '.join(others)}."]

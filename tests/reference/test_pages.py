@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from click.testing import CliRunner
 
+from mlcc.backends import registered_backends
 from mlcc.cli.main import cli
+from mlcc.passes import PASSES
+from mlcc.passes.tvm_names import COUNTERPARTS
 from mlcc.reference.pages import EXIT_CODES, pages, topics
 
 
@@ -27,6 +32,12 @@ def test_every_topic_has_a_page() -> None:
         ("T.tvm_call_packed", "T.call_packed"),
         ("lower-to-tir", "check-indices: "),
         ("lower_to_tir", "check-indices: "),
+        ("lower-to-tir", "In TVM: LegalizeOps."),
+        ("decompose", "In TVM: DecomposeOpsForInference, DecomposeOpsForTraining."),
+        ("relax.transform.LegalizeOps", "lower-to-tir: "),
+        ("KillAfterLastUse", "TVM's KillAfterLastUse has no counterpart: an object plans its memory itself"),
+        ("llvm", "LLVM's name of the CPU; `native` is that of this machine"),
+        ("llvm", '(default "", in TVM mcpu)'),
         ("sch.split", "sch.split(loop, factors, "),
         ("-O1", "lower-to-tir{accurate=true check-indices=true}, annotate-op-pattern"),
         ("mlcc_jobs", "MLCC_JOBS: a number of threads"),
@@ -59,3 +70,14 @@ def test_ops_lists_signatures_of_the_operators_asked_for() -> None:
     assert "R.matmul(x1, x2, out_dtype=None)\n" in output
     assert "R.nn.grouped_matmul(" in output
     assert "R.add(" not in output
+
+
+def test_every_option_of_a_target_has_a_meaning() -> None:
+    for backend in registered_backends():
+        names = {field.name for field in dataclasses.fields(backend.options)} - {"kind"}
+        assert set(backend.options.meanings) == names, backend.kind
+
+
+def test_every_counterpart_in_tvm_is_a_pass() -> None:
+    assert set(COUNTERPARTS.values()) <= set(PASSES)
+    assert all(name in pages(ours)[0].rpartition("In TVM: ")[2] for name, ours in COUNTERPARTS.items())
