@@ -1,4 +1,4 @@
-"""`mlcc fmt a.mlc`."""
+"""The command `mlcc fmt`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
     "--check", "only_check", is_flag=True, help="Change nothing; exit 1 and name the files that would change."
 )
 def command(files: tuple[str, ...], in_place: bool, only_check: bool) -> int:
-    """Format each FILE (default: standard input) in the canonical layout. Meaning and comments are kept."""
+    """Format each FILE (default: standard input) in the canonical layout, with its meaning and comments unchanged."""
     from mlcc.files import read_bytes, write_atomic
     from mlcc.grammar.fmt.canonical import format_text
     from mlcc.grammar.syntax.reader import decode
