@@ -1,4 +1,4 @@
-"""The order of bindings inside dataflow blocks."""
+"""The pass `topological-sort`: reorder the bindings of dataflow blocks."""
 
 from __future__ import annotations
 
@@ -34,13 +34,19 @@ class TopologicalSort(Pass):
     direction: Literal["from-inputs", "from-outputs"] = "from-inputs"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        depth, inputs = self.order == "depth-first", self.direction == "from-inputs"
-        return map_relax_functions(module, lambda _, func: _Sorter(module, depth, inputs).visit_function(func))
+        depth_first, from_inputs = self.order == "depth-first", self.direction == "from-inputs"
+        return map_relax_functions(
+            module, lambda _, func: _Sorter(module, depth_first, from_inputs).visit_function(func)
+        )
 
 
 @dataclass
 class _Graph:
-    """The dataflow graph of a function: the operands and the users of each value, one edge for each use, in order."""
+    """The dataflow graph of a function, with an edge for each use of a value, in order.
+
+    `users` maps each value to the values computed from it, `needs` maps it to its operands; `bound` are the variables
+    of all bindings.
+    """
 
     users: dict[Any, deque[Any]] = field(default_factory=dict)
     needs: dict[Any, deque[Any]] = field(default_factory=dict)
@@ -89,7 +95,7 @@ class _Graph:
                     self.edge(var, user)
 
     def add_symbols(self, func: relax.Function) -> None:
-        """Add an edge from each `match_cast` to the bindings that mention a symbolic variable that it defines."""
+        """Add an edge from each `match_cast` to the bindings that use a symbolic variable that it defines."""
         parameter_symbols = {symbol for param in func.params for symbol in info_symbols(param.struct_info)}
         origin: dict[Any, relax.Var] = {}
         for block in func.body.blocks:
@@ -105,15 +111,15 @@ class _Graph:
 
 
 class _Sorter(RelaxMutator):
-    def __init__(self, module: IRModule, depth: bool, inputs: bool) -> None:
+    def __init__(self, module: IRModule, depth_first: bool, from_inputs: bool) -> None:
         super().__init__(module)
-        self.depth = depth
-        self.inputs = inputs
+        self.depth_first = depth_first
+        self.from_inputs = from_inputs
         self.graph = _Graph()
 
     def visit_function(self, func: relax.Function) -> relax.Function:
         outer, self.graph = self.graph, _Graph.of(func)
-        if self.depth:
+        if self.depth_first:
             for users in self.graph.users.values():
                 users.reverse()
         new_func = super().visit_function(func)
@@ -128,21 +134,24 @@ class _Sorter(RelaxMutator):
         return super().visit_block(block)
 
     def sorted(self, bindings: tuple[relax.Binding, ...]) -> tuple[relax.Binding, ...]:
-        """Traverse the whole graph; a value is visited after all its operands, or after all its users."""
+        """Return the bindings of a block in the order in which a traversal of the function's graph reaches them.
+
+        A value is visited after all its operands or, from the outputs, after all its users.
+        """
         unplaced = {binding.var: binding for binding in bindings}
         forward, backward = self.graph.users, self.graph.needs
         queue: deque[Any] = deque([_INPUT])
-        if not self.inputs:
+        if not self.from_inputs:
             forward, backward, queue = backward, forward, deque([_OUTPUT])
         visited: set[Any] = set()
         order: list[relax.Binding] = []
         while queue:
-            current = queue.pop() if self.depth else queue.popleft()
+            current = queue.pop() if self.depth_first else queue.popleft()
             if current in unplaced:
                 order.append(unplaced.pop(current))
             visited.add(current)
             for other in forward.get(current, ()):
                 if other not in visited and all(need in visited for need in backward[other]):
                     queue.append(other)
-        assert not unplaced, f"left: {[v.name for v in unplaced]}"
-        return tuple(order if self.inputs else reversed(order))
+        assert not unplaced, f"bindings not reached: {[v.name for v in unplaced]}"
+        return tuple(order if self.from_inputs else reversed(order))

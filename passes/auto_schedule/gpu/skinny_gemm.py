@@ -1,6 +1,6 @@
-"""Skinny matrix products: a matrix times one vector or few. The shared part of the rules for them.
+"""Products of a matrix with one or a few vectors (skinny GEMM, GEMV): what the GPU rules for them share.
 
-Each element of the matrix is used only a few times, so that the time is bound by memory bandwidth.
+Each element of the matrix is used only a few times, so memory bandwidth bounds the time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.widen_half import compute_halves_in_float32
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-MAX_VECTORS = 16  # most vectors that a thread accumulates sums for
-MAX_SUMS = 64  # most accumulators of a thread
+MAX_VECTORS = 16  # vectors that a thread accumulates sums for, at most
+MAX_SUMS = 64  # accumulators of a thread, at most
 
 
 @dataclass(frozen=True)
 class SkinnyGemm:
-    """A product of `matrix` with few `vectors`; its loops are positions, grouped by the operands that they index.
+    """A product of `matrix` with few `vectors`. Axes are positions of loops, grouped by the operands that they index.
 
     `shared_axes` index both operands, `matrix_axes` only the matrix (in memory order), `vector_axes` only the vectors;
     `reduce_axes` are the reduction axes.
@@ -45,7 +45,7 @@ class SkinnyGemm:
 
     @property
     def lanes(self) -> int:
-        """The elements of the matrix per access: as many as are provably contiguous and aligned."""
+        """The elements of the matrix per vector access: the most that are provably contiguous and aligned."""
         lanes = max(VECTOR_BYTES // self.matrix.buffer.dtype.bytes, 1)
         last = self.product.contiguous_axis(self.matrix)
         size = None if last is None else self.product.stage.extents[last]
@@ -64,13 +64,13 @@ def match_skinny_gemm(kernel: GpuKernel) -> SkinnyGemm:
     def own_axes(operand: Operand, other: Operand) -> tuple[int, ...]:
         return tuple(p for p in operand.places if p in stage.spatial and not other.has(p))
 
-    sides = [(product.rhs, product.lhs), (product.lhs, product.rhs)]
-    sizes = [product.count(own_axes(matrix_operand, other)) for matrix_operand, other in sides]
+    candidates = [(product.rhs, product.lhs), (product.lhs, product.rhs)]
+    sizes = [product.count(own_axes(matrix_operand, other)) for matrix_operand, other in candidates]
     is_small = [size is not None and size <= MAX_VECTORS for size in sizes]
     if is_small[1] and (not is_small[0] or (sizes[0] or 0) >= (sizes[1] or 0)):
-        matrix, vectors = sides[0]
+        matrix, vectors = candidates[0]
     elif is_small[0]:
-        matrix, vectors = sides[1]
+        matrix, vectors = candidates[1]
     else:
         not_applicable("both operands are matrices")
     matrix_axes, vector_axes = own_axes(matrix, vectors), own_axes(vectors, matrix)
@@ -78,8 +78,8 @@ def match_skinny_gemm(kernel: GpuKernel) -> SkinnyGemm:
     reduce_axes = tuple(sorted(product.k, key=lambda p: matrix.places.index(p)))
     if not matrix_axes or (product.count(matrix_axes) or MAX_VECTORS) < MAX_VECTORS:
         not_applicable("there are few results")
-    of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
-    results = tuple(of_loop.get(i, -1) for i in stage.accesses[-1].indices)  # type: ignore[call-overload]
+    axis_of_var = {loop.var: n for n, loop in enumerate(stage.loops)}
+    results = tuple(axis_of_var.get(i, -1) for i in stage.accesses[-1].indices)  # type: ignore[call-overload]
     if sorted(results) != list(stage.spatial):
         not_applicable("results are not indexed by axes alone")
     return SkinnyGemm(block, product, matrix, vectors, shared_axes, matrix_axes, vector_axes, reduce_axes, results)
@@ -96,14 +96,14 @@ def reorder_by_role(kernel: GpuKernel, gemm: SkinnyGemm) -> tuple[list[LoopRV], 
         for positions in (gemm.shared_axes, gemm.matrix_axes, gemm.vector_axes, gemm.reduce_axes)
     ]
     sch.reorder(*(loop for part in parts for loop in part))
-    matrix_loop, depth = (sch.fuse(*part) if len(part) > 1 else part[0] for part in (parts[1], parts[3]))
-    return parts[0], matrix_loop, parts[2], depth
+    matrix_loop, reduce_loop = (sch.fuse(*part) if len(part) > 1 else part[0] for part in (parts[1], parts[3]))
+    return parts[0], matrix_loop, parts[2], reduce_loop
 
 
 def blocks_for(gemm: SkinnyGemm, columns: int) -> int:
     """Return the number of thread blocks, each with `columns` elements of the matrix axes.
 
-    Unknown extents count as large.
+    An unknown extent counts as 4096, that of shared axes as 16.
     """
-    known = [1 << 12 if (n := gemm.product.stage.extents[p]) is None else n for p in gemm.matrix_axes]
-    return -(-prod(known) // columns) * (gemm.product.count(gemm.shared_axes) or 16)
+    extents = [1 << 12 if (n := gemm.product.stage.extents[p]) is None else n for p in gemm.matrix_axes]
+    return -(-prod(extents) // columns) * (gemm.product.count(gemm.shared_axes) or 16)
