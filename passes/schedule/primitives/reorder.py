@@ -23,7 +23,7 @@ def reorder(state: State, *ordered_loops: LoopRef) -> None:
     Refused unless the loops stand in one chain, each the only statement of the one above (E0625), if one is given
     twice (E0624), if an outer loop's range would depend on an inner one (E0623), if a block inside has axes that are
     neither spatial nor reduce (E0626) or are not affine in the loops (E0638), and if an iteration would come before one
-    whose result it needs, or before its init (E0633). The last two are not seen by TVM.
+    whose result it needs, or before its init (E0633). TVM does not detect the last two.
     """
     if len(ordered_loops) <= 1:
         return
@@ -34,13 +34,13 @@ def reorder(state: State, *ordered_loops: LoopRef) -> None:
             raise Refusal("E0624", f"loop `{loop.var.name}` is given twice", loop)
     chain = _chain(tree, order)
     _check_blocks(tree, chain)
-    places = iter(order)
-    moved = [next(places) if loop in order else loop for loop in chain]
+    next_loops = iter(order)
+    moved = [next(next_loops) if loop in order else loop for loop in chain]
     _check_ranges(moved)
     violation = reorder_violation(tree, chain, moved)
     if violation is not None:
-        words, blocks = violation
-        raise Refusal("E0633", f"in this order the iterations would run in another sequence, and {words}", blocks)
+        consequence, blocks = violation
+        raise Refusal("E0633", f"in this order the iterations would run in another sequence, and {consequence}", blocks)
     _check_init(tree, chain, moved)
     body = chain[-1].body
     for loop in reversed(moved):
@@ -51,7 +51,7 @@ def reorder(state: State, *ordered_loops: LoopRef) -> None:
 
 
 def _chain(tree: Tree, loops: list[tir.For]) -> list[tir.For]:
-    """Return all loops from the outermost to the innermost of `loops`. Refuse (E0625) loops not in one chain."""
+    """Return all loops from the outermost to the innermost of `loops`. Refuse (E0625) loops of no common chain."""
     paths = [[*tree.loops_above(loop), loop] for loop in loops]
     longest = max(paths, key=len)
     for loop, path in zip(loops, paths, strict=True):
@@ -94,6 +94,7 @@ def _reorderable(chain: list[tir.For], loops: list[tir.For]) -> str | None:
 
 
 def _check_blocks(tree: Tree, chain: list[tir.For]) -> None:
+    """Refuse (E0626, E0638) blocks whose axes are not spatial or reduce, or not affine in the loops."""
     above = tree.parent(chain[0])
     while above is not None and not isinstance(above, (tir.For, tir.Block)):
         above = tree.parent(above)
@@ -114,24 +115,26 @@ def _check_blocks(tree: Tree, chain: list[tir.For]) -> None:
 def _check_init(tree: Tree, chain: list[tir.For], moved: list[tir.For]) -> None:
     """Refuse (E0633) to move the loops of a reduction if one of them also drives spatial axes.
 
-    The init runs where all reduce axes are at their start. That is the first round for each element if only reduce
-    axes hang on the loops that drive them, in any order. With a loop that a spatial and a reduce axis share, the
-    rounds of an element are those that its value of the spatial axis leaves, and their order decides.
+    The init runs in the iteration in which all reduce axes are at their start. If the loops that drive reduce axes
+    drive no others, that is the first iteration for each element, whatever the order of the loops. If a loop drives a
+    spatial and a reduce axis, the value of the spatial axis restricts the iterations for an element, and the order of
+    the loops decides which of these comes first.
     """
     for realize in tree.child_realizes(chain[-1].body):
         if realize.block.init is None:
             continue
         reducing = bound_vars(realize, IterKind.REDUCE)
         shared = reducing & bound_vars(realize, IterKind.SPATIAL)
-        before, after = ([at for at in nest if at.var in reducing] for nest in (chain, moved))
-        both = [at for at in before if at.var in shared]
-        if both and before != after:
-            listed = ", ".join(f"`{at.var.name}`" for at in before)
+        before, after = ([loop for loop in nest if loop.var in reducing] for nest in (chain, moved))
+        shared_loops = [loop for loop in before if loop.var in shared]
+        if shared_loops and before != after:
+            listed = ", ".join(f"`{loop.var.name}`" for loop in before)
             raise Refusal(
                 "E0633",
                 f"the init of block `{realize.block.name}` would come after some of its updates: loop"
-                f" `{both[0].var.name}` drives spatial and reduce axes together, so the order of {listed} matters",
-                (*both, realize.block),
+                f" `{shared_loops[0].var.name}` drives spatial and reduce axes together, so the order of {listed}"
+                " matters",
+                (*shared_loops, realize.block),
                 "decompose the reduction first, or reorder before spatial and reduce loops are fused",
             )  # fmt: skip
 
@@ -141,15 +144,15 @@ _KINDS = {IterKind.SCAN: "ordered", IterKind.OPAQUE: "opaque", IterKind.THREAD: 
 
 def _check_ranges(moved: list[tir.For]) -> None:
     """Refuse (E0623) an order in which a loop's range would depend on a loop inside it."""
-    for at, loop in enumerate(moved):
-        inner = [other.var for other in moved[at + 1 :]]
-        for what, end in (("start", loop.min), ("extent", loop.extent)):
-            used = used_by(end, inner)
+    for depth, loop in enumerate(moved):
+        inner = [other.var for other in moved[depth + 1 :]]
+        for what, bound in (("start", loop.min), ("extent", loop.extent)):
+            used = used_by(bound, inner)
             if used:
                 name = loop.var.name
                 raise Refusal(
                     "E0623",
                     f"in this order loop `{name}` would be outside loop `{used[0].name}`,"
-                    f" on which its {what} `{end}` depends",
+                    f" on which its {what} `{bound}` depends",
                     loop, f"keep `{used[0].name}` outside `{name}`",
                 )  # fmt: skip
