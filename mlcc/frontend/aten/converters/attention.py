@@ -1,4 +1,4 @@
-"""Attention, kept as one operator."""
+"""Scaled dot-product attention, converted to one relax operator."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ def _fused_attention(
     scale: float | None = None, **settings: Any,
 ) -> list[Any]:  # fmt: skip
     mask = attn_mask if attn_bias is None else attn_bias
-    return [attention(t, query, key, value, mask, dropout_p, is_causal, scale), *[None] * 8]
+    unused = [None] * 8  # log-sum-exp, random states: only training reads them
+    return [attention(t, query, key, value, mask, dropout_p, is_causal, scale), *unused]
 
 
 def attention(
     t: Translator, query: relax.Expr, key: relax.Expr, value: relax.Expr, mask: relax.Expr | None, dropout: float,
     causal: bool, scale: float | None,
 ) -> relax.Expr:  # fmt: skip
-    """softmax(scale * query @ key.T + mask) @ value; rows that see nothing are 0."""
+    """Emit softmax(scale * query @ key.T + mask) @ value; a query whose keys are all masked gives 0."""
     if dropout:
         raise Unsupported("dropout is used only in training", "export the model in eval mode")
     if causal and mask is not None:
@@ -53,30 +54,30 @@ def attention(
     operands = (query, key, value)
     outer = broadcast_shape([t.shape(x)[:-3] for x in operands])
     q, k, v = (permute(t, _as_rank_4(t, x, outer), _SWAP_HEADS_AND_LENGTH) for x in operands)
-    factor = None if scale is None else float(scale)
+    scale_factor = None if scale is None else float(scale)
     if mask is None:
-        heads = t.emit(op.nn.attention(q, k, v, scale=factor, causal_mask="TopLeft" if causal else None))
-        return t.reshape(permute(t, heads, _SWAP_HEADS_AND_LENGTH), shape)
+        attended = t.emit(op.nn.attention(q, k, v, scale=scale_factor, causal_mask="TopLeft" if causal else None))
+        return t.reshape(permute(t, attended, _SWAP_HEADS_AND_LENGTH), shape)
     if t.ndim(mask) > 4:
         mask = broadcast(t, mask, [*outer, *t.shape(mask)[-3:]])
-    bias, seen = _bias(t, _as_rank_4(t, mask), t.dtype(query))
-    heads = t.emit(op.nn.attention_bias(q, k, v, bias, scale=factor))
-    back = permute(t, heads, _SWAP_HEADS_AND_LENGTH)
-    return t.reshape(t.emit(op.where(seen, back, t.scalar(0, t.dtype(query)))), shape)
+    bias, has_key = _bias(t, _as_rank_4(t, mask), t.dtype(query))
+    attended = t.emit(op.nn.attention_bias(q, k, v, bias, scale=scale_factor))
+    result = permute(t, attended, _SWAP_HEADS_AND_LENGTH)
+    return t.reshape(t.emit(op.where(has_key, result, t.scalar(0, t.dtype(query)))), shape)
 
 
 def _as_rank_4(t: Translator, value: relax.Expr, outer: Sequence[Dim] | None = None) -> relax.Expr:
-    """Reshape to four dimensions: those before the heads, broadcast to `outer` if given, are merged into one batch."""
+    """Reshape to four dimensions. Those before the heads are merged into one batch, broadcast to `outer` if given."""
     shape: list[Dim] = [*t.shape(value)]
     shape = [*[1] * (3 - len(shape)), *shape]
-    rest = shape[-3:]
+    trailing = shape[-3:]
     batch = shape[:-3] if outer is None else [*outer]
-    wide = t.reshape(value, shape) if outer is None else broadcast(t, t.reshape(value, shape), [*batch, *rest])
-    return t.reshape(wide, [total_size(batch), *rest])
+    reshaped = t.reshape(value, shape) if outer is None else broadcast(t, t.reshape(value, shape), [*batch, *trailing])
+    return t.reshape(reshaped, [total_size(batch), *trailing])
 
 
 def _bias(t: Translator, mask: relax.Expr, dtype: str) -> tuple[relax.Expr, relax.Expr]:
-    """Return the additive bias of an attention mask, and a mask of the rows that see any key."""
+    """Return the additive bias of an attention mask, and whether each row has a key that is not masked."""
     lowest = t.scalar(-math.inf, dtype)
     if t.dtype(mask) == "bool":
         return t.emit(op.where(mask, t.scalar(0, dtype), lowest)), reduce(t, op.max, mask, -1, True)

@@ -1,4 +1,4 @@
-"""Quantization operators of pt2e exports, with scales and zero points."""
+"""Quantization operators of PT2E exports: integers with scales and zero points."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def _quantize_tokens(
 
 
 def _per_channel(t: Translator, value: relax.Expr, axis: int, each: relax.Expr) -> relax.Expr:
-    """Reshape per-channel numbers so that they broadcast along an axis of the value."""
+    """Reshape per-channel parameters so that they broadcast along an axis of the value."""
     return t.reshape(each, [t.shape(each)[0], *[1] * (t.ndim(value) - axis - 1)])
 
 
 def _quantized_float(
     t: Translator, value: relax.Expr, scale: Value, zero_point: Value, least: Value, most: Value
 ) -> relax.Expr:
-    """clamp(round(x * (1 / scale)) + zero_point, least, most) in float32, as PyTorch's reference computes it."""
+    """Emit clamp(round(x * (1 / scale)) + zero_point, least, most) in float32, as in PyTorch's reference."""
     dtype = "float32"
     if isinstance(scale, relax.Expr):
         inverse: relax.Expr = t.emit(op.divide(t.scalar(1, dtype), t.cast(scale, dtype)))
     else:
         inverse = t.scalar(1.0 / float(scale), dtype)  # type: ignore[arg-type]
     steps = op.round(op.multiply(t.cast(value, dtype), inverse))
-    moved = t.emit(op.add(steps, as_tensor(t, zero_point, dtype)))
-    return clamp(t, moved, as_tensor(t, least, dtype), as_tensor(t, most, dtype))
+    shifted = t.emit(op.add(steps, as_tensor(t, zero_point, dtype)))
+    return clamp(t, shifted, as_tensor(t, least, dtype), as_tensor(t, most, dtype))
 
 
 # ---------------------------------------------------------------- dequantization
@@ -68,7 +68,7 @@ def _dequantize(
     t: Translator, input: relax.Expr, scale: Value, zero_point: Value, quant_min: Value, quant_max: Value, dtype: str,
     out_dtype: str | None = None,
 ) -> relax.Expr:  # fmt: skip
-    if t.dtype(input) in _INT8_DTYPES and _is_one(t, scale) and _is_one(t, zero_point):
+    if t.dtype(input) in _INT8_DTYPES and _is_per_tensor(t, scale) and _is_per_tensor(t, zero_point):
         return _dequantized(t, input, scale, zero_point, 0, out_dtype)
     return _dequantized_float(t, input, scale, zero_point, out_dtype)
 
@@ -96,23 +96,23 @@ def _dequantize_tokens(
 _INT8_DTYPES = ("int8", "uint8")
 
 
-def _is_one(t: Translator, value: Value) -> bool:
-    """Return True if a quantization parameter is a scalar or has one element."""
+def _is_per_tensor(t: Translator, value: Value) -> bool:
+    """Return True if a scale or zero point is one number for the whole tensor."""
     return not isinstance(value, relax.Expr) or t.static_shape(value) in ((), (1,))
 
 
 def _dequantized(
     t: Translator, value: relax.Expr, scale: Value, zero_point: Value, axis: int, dtype: str | None
 ) -> relax.Expr:
-    """Emit `R.dequantize` for 8-bit integers, by which passes recognize integer products."""
-    wide = "float32"
-    factor = t.cast(scale, wide) if isinstance(scale, relax.Expr) else as_tensor(t, scale, wide)
-    floats = t.emit(op.dequantize(value, factor, _zero_points(t, zero_point), axis, wide))
-    return t.cast(floats, dtype or wide)
+    """Emit `R.dequantize` for 8-bit integers; passes recognize integer products by it."""
+    compute_dtype = "float32"
+    factor = t.cast(scale, compute_dtype) if isinstance(scale, relax.Expr) else as_tensor(t, scale, compute_dtype)
+    floats = t.emit(op.dequantize(value, factor, _zero_points(t, zero_point), axis, compute_dtype))
+    return t.cast(floats, dtype or compute_dtype)
 
 
 def _zero_points(t: Translator, zero_point: Value) -> relax.Expr:
-    """Zero points as int32; constants stay constants."""
+    """Convert zero points to int32; constants stay constants."""
     if not isinstance(zero_point, relax.Expr):
         return as_tensor(t, zero_point, "int32")
     if isinstance(zero_point, relax.Constant) and zero_point.data.array is not None:
@@ -123,15 +123,15 @@ def _zero_points(t: Translator, zero_point: Value) -> relax.Expr:
 def _dequantized_float(
     t: Translator, value: relax.Expr, scale: Value, zero_point: Value, dtype: str | None
 ) -> relax.Expr:
-    """(x - zero_point) * scale."""
-    wide = "float32"
-    steps: relax.Expr = t.cast(value, wide)
+    """Emit (x - zero_point) * scale in float32, cast to `dtype` if given."""
+    compute_dtype = "float32"
+    steps: relax.Expr = t.cast(value, compute_dtype)
     if isinstance(zero_point, relax.Expr) or zero_point != 0:
-        steps = t.emit(op.subtract(steps, as_tensor(t, zero_point, wide)))
-    return t.cast(t.emit(op.multiply(steps, as_tensor(t, scale, wide))), dtype or wide)
+        steps = t.emit(op.subtract(steps, as_tensor(t, zero_point, compute_dtype)))
+    return t.cast(t.emit(op.multiply(steps, as_tensor(t, scale, compute_dtype))), dtype or compute_dtype)
 
 
-# ---------------------------------------------------------------- parameters from the data
+# ---------------------------------------------------------------- quantization parameters from data
 
 
 @converts("quantized_decomposed.choose_qparams.tensor", "quantized_decomposed.choose_qparams_symmetric.tensor")
@@ -140,12 +140,12 @@ def _choose(
 ) -> list[relax.Expr]:
     """Return the scale and zero point that map the range of the data, including 0, to the quantized range."""
     zero = t.scalar(0, "float32")
-    low, high = (t.emit(edge) for edge in (op.minimum(zero, op.min(input)), op.maximum(zero, op.max(input))))
+    low, high = (t.emit(bound) for bound in (op.minimum(zero, op.min(input)), op.maximum(zero, op.max(input))))
     scale = op.divide(op.subtract(high, low), t.scalar(quant_max - quant_min, "float32"))
     factor = t.emit(op.maximum(scale, t.scalar(eps, "float32")))
-    place = op.subtract(t.scalar(quant_min, "float32"), op.round(op.divide(low, factor)))
-    bounded = clamp(t, t.emit(place), t.scalar(quant_min, "float32"), t.scalar(quant_max, "float32"))
-    return [t.cast(factor, "float64"), t.cast(bounded, "int64")]
+    zero_point = op.subtract(t.scalar(quant_min, "float32"), op.round(op.divide(low, factor)))
+    clamped = clamp(t, t.emit(zero_point), t.scalar(quant_min, "float32"), t.scalar(quant_max, "float32"))
+    return [t.cast(factor, "float64"), t.cast(clamped, "int64")]
 
 
 @converts("aten.fake_quantize_per_tensor_affine", "aten.fake_quantize_per_tensor_affine.tensor_qparams")
