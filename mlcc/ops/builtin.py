@@ -15,19 +15,19 @@ from mlcc.te.scalar import Scalar, to_expr
 
 
 def infer_shape_of(call: relax.Call) -> relax.StructInfo:
-    """The tensor's shape as a value."""
+    """Infer a shape value: that of the tensor."""
     info = tensor(call, 0)
     return relax.ShapeStructInfo(info.dims, info.ndim)
 
 
 def infer_size(call: relax.Call) -> Tensor:
-    """A scalar of int64."""
+    """Infer an int64 scalar."""
     tensor(call, 0)
     return result((), INT64)
 
 
 def infer_tensor_to_shape(call: relax.Call) -> relax.StructInfo:
-    """A shape with as many dimensions as the vector has elements."""
+    """Infer a shape with as many dimensions as the vector has elements."""
     info = tensor(call, 0)
     if info.ndim not in (-1, 1):
         fail(call, "E0445", f"needs a vector, the tensor has {info.ndim} dimensions")
@@ -38,22 +38,20 @@ def infer_tensor_to_shape(call: relax.Call) -> relax.StructInfo:
 
 
 def infer_shape_to_tensor(call: relax.Call) -> Tensor:
-    """A vector of int64."""
+    """Infer an int64 vector with an element for each dimension."""
     info = shape_argument(call, 0)
     if info.ndim < 0:
         return result(None, INT64, 1)
-    from mlcc.ops.shapes import int64
-
     return result((int64(info.ndim),), INT64)
 
 
 def infer_none(call: relax.Call) -> relax.StructInfo:
-    """The empty tuple: the call is made for its effect."""
+    """Infer the empty tuple, for an operator that is called for its side effect."""
     return relax.TupleStructInfo(())
 
 
 def infer_assert_op(call: relax.Call) -> relax.StructInfo:
-    """The empty tuple; the condition is a bool."""
+    """Infer the empty tuple; the condition must be a bool scalar."""
     info = call.args[0].struct_info
     dtype = info.dtype if isinstance(info, (relax.TensorStructInfo, relax.PrimStructInfo)) else None
     if dtype is None and not isinstance(info, (relax.TensorStructInfo, relax.ObjectStructInfo)):
@@ -66,7 +64,7 @@ def infer_assert_op(call: relax.Call) -> relax.StructInfo:
 
 
 def infer_object(call: relax.Call) -> relax.StructInfo:
-    """Any object."""
+    """Infer an object of unknown type."""
     return relax.ObjectStructInfo()
 
 
@@ -78,7 +76,7 @@ def infer_same(call: relax.Call) -> relax.StructInfo:
 
 
 def infer_to_vdevice(call: relax.Call) -> Tensor:
-    """The tensor on the other device."""
+    """Infer the same tensor on another device."""
     data, device = tensor(call, 0), call.attrs["dst_vdevice"]
     if not isinstance(device, str) or not device:
         fail(call, "E0444", 'needs the name of a device, such as "cuda:0"')
@@ -88,20 +86,20 @@ def infer_to_vdevice(call: relax.Call) -> Tensor:
 
 
 def infer_wrap_param(call: relax.Call) -> Tensor:
-    """The tensor's shape in the new dtype."""
+    """Infer a tensor of the same shape with another dtype."""
     data = tensor(call, 0)
     return relax.TensorStructInfo(data.shape, DType.of(call.attrs["dtype"]), data.ndim, data.vdevice)
 
 
 def _infer_allocation(shape_at: int, dtype_at: int) -> Any:
     def infer(call: relax.Call) -> Tensor:
-        """A tensor of the shape and dtype that are arguments of the call."""
-        shape, dtype = call.args[shape_at], call.args[dtype_at]
+        """Infer a tensor of the shape and dtype that are arguments of the call."""
+        shape, dtype_arg = call.args[shape_at], call.args[dtype_at]
         info = shape_argument(call, shape_at)
-        kind = dtype.value if isinstance(dtype, relax.DataTypeImm) else None
+        dtype = dtype_arg.value if isinstance(dtype_arg, relax.DataTypeImm) else None
         if isinstance(shape, relax.ShapeExpr):
-            return result(shape.values, kind)
-        return relax.TensorStructInfo(shape, kind, info.ndim)
+            return result(shape.values, dtype)
+        return relax.TensorStructInfo(shape, dtype, info.ndim)
 
     return infer
 
@@ -109,16 +107,16 @@ def _infer_allocation(shape_at: int, dtype_at: int) -> Any:
 def infer_view(call: relax.Call) -> Tensor:
     """Infer a view of a tensor's memory with another shape or dtype; it must not be larger."""
     data = tensor(call, 0)
-    shape, dtype = call.args[1], call.args[2]
-    kind = dtype.value if isinstance(dtype, relax.DataTypeImm) else data.dtype
+    shape, dtype_arg = call.args[1], call.args[2]
+    dtype = dtype_arg.value if isinstance(dtype_arg, relax.DataTypeImm) else data.dtype
     if not isinstance(shape.struct_info, relax.ShapeStructInfo):
-        return relax.TensorStructInfo(data.shape, kind, data.ndim, data.vdevice)
+        return relax.TensorStructInfo(data.shape, dtype, data.ndim, data.vdevice)
     values = shape.struct_info.values
-    if values is not None and data.dims is not None and kind is data.dtype:
-        have, want = product(data.dims), product(values)
-        if isinstance(have, tir.IntImm) and isinstance(want, tir.IntImm) and want.value > have.value:
+    if values is not None and data.dims is not None and dtype is data.dtype:
+        available, needed = product(data.dims), product(values)
+        if isinstance(available, tir.IntImm) and isinstance(needed, tir.IntImm) and needed.value > available.value:
             fail(call, "E0445", f"{shape_text(values)} has more elements than {shape_text(data.dims)}")
-    return result(values, kind, shape.struct_info.ndim, data.vdevice)
+    return result(values, dtype, shape.struct_info.ndim, data.vdevice)
 
 
 def _infer_scalar(dtype: str) -> Any:
@@ -138,9 +136,9 @@ def _lower_shape_to_tensor(call: relax.Call, values: Any) -> te.Tensor:
 
     def element(i: Any) -> Any:
         extent = Scalar(construct.const(0, INT64))
-        for at, value in reversed(list(enumerate(values))):
-            here = Scalar(construct.equal(to_expr(i), int64(at)))
-            extent = te.if_then_else(here, Scalar(construct.cast(INT64, value)), extent)
+        for dim, value in reversed(list(enumerate(values))):
+            is_dim = Scalar(construct.equal(to_expr(i), int64(dim)))
+            extent = te.if_then_else(is_dim, Scalar(construct.cast(INT64, value)), extent)
         return extent
 
     vector: te.Tensor = te.compute((len(values),), element, name="shape_to_tensor")
