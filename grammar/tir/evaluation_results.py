@@ -1,4 +1,4 @@
-"""Results of evaluating expressions other than nodes (buffer elements by name, numbers), and their description."""
+"""Values of expressions that are not IR nodes (named scalars, Python numbers), and descriptions for messages."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mlcc.ir.node import children
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A name for the one element of a buffer: reading it loads, assigning to it stores."""
+    """A name for the only element of a buffer: reading the name loads the element, assigning to it stores."""
 
     buffer: tir.Buffer
 
 
 def is_number(value: Any) -> bool:
-    """A Python bool, int or float."""
+    """Return True for a Python bool, int or float."""
     return isinstance(value, (int, float))
 
 
 def set_span(node: Any, span: Span) -> Any:
-    """Set the span of a new node and of the conversions inside it."""
+    """Set the span of a new node and of all new nodes inside it, such as implicit conversions."""
     if node.span is None:
         object.__setattr__(node, "span", span)  # new and not shared yet
         if isinstance(node, _LEAVES):

@@ -1,4 +1,4 @@
-"""The data of a graph-level constant: an array with a key and a content hash, or a reference to absent data."""
+"""The data of a graph-level constant: an array, or a reference by key and hash to an array that is not loaded."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from mlcc.ir.dtypes import DType
 if TYPE_CHECKING:
     import numpy as np
 
-INLINE_LIMIT = 16  # constants of up to so many elements are written out in the text
+INLINE_LIMIT = 16  # constants of up to this many elements are printed in the text
 
 
 class TensorData:
-    """An immutable array of `shape` and `dtype`, or a reference (`array is None`) by `key` and, if known, `sha256`.
+    """An immutable array of `shape` and `dtype`, or a reference to absent data (`array is None`).
+
+    A reference names its data by `key` and, if known, by `sha256`.
 
     The array is C-contiguous in the storage type of the dtype: bfloat16 is kept as uint16 bit patterns, float8 as
-    uint8, bool as numpy bool. Two constants are equal if dtype, shape and content are; absent ones by hash, or key.
+    uint8, bool as numpy bool. Two constants are equal if their dtypes, shapes and hashes
+    are; references without a hash, if their keys are.
     """
 
     __slots__ = ("_array", "_sha256", "dtype", "key", "shape")
@@ -40,7 +43,7 @@ class TensorData:
 
     @staticmethod
     def of(array: Any, dtype: DType | None = None, key: str = "") -> TensorData:
-        """Return the data of a NumPy array; `dtype` only for types that NumPy does not have."""
+        """Return the data of a NumPy array. Pass `dtype` only for types that NumPy lacks, such as bfloat16."""
         return TensorData(dtype or DType.of(str(array.dtype)), array.shape, array, key)
 
     @property
@@ -62,7 +65,7 @@ class TensorData:
 
     @property
     def sha256(self) -> str | None:
-        """Hex digest of dtype, shape and bytes; None for a reference that was written without one."""
+        """The hex digest of dtype, shape and bytes; None for a reference without one."""
         if self._sha256 is None and self._array is not None:
             digest = hashlib.sha256(f"{self.dtype}{self.shape}".encode())
             for piece in byte_chunks(self._array):
@@ -71,7 +74,7 @@ class TensorData:
         return self._sha256
 
     def release(self) -> None:
-        """Release the memory of elements in a mapped file until they are read again."""
+        """Let the system reclaim the memory of an array in a mapped file; reading an element loads it again."""
         if self._array is not None:
             release_pages(self._array)
 

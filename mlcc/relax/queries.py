@@ -19,7 +19,7 @@ def is_call(expr: Any, name: str) -> bool:
 
 
 def tir_callee(expr: Any) -> str | None:
-    """The name of the function that a `call_tir` or `call_tir_inplace` calls; None for anything else."""
+    """Return the name of the function that a `call_tir` or `call_tir_inplace` calls; None for any other expression."""
     if isinstance(expr, relax.Call) and expr.op in (CALL_TIR, CALL_TIR_INPLACE):
         callee = expr.args[0]
         return callee.name if isinstance(callee, relax.GlobalVar) else None
@@ -27,26 +27,26 @@ def tir_callee(expr: Any) -> str | None:
 
 
 def call_arguments(call: relax.Call) -> tuple[relax.Expr, ...]:
-    """The tensors that a call works on: those of a `call_tir` without callee and symbolic values."""
+    """Return the tensor arguments of a call; for a `call_tir` without the callee and the symbolic values."""
     if call.op in (CALL_TIR, CALL_TIR_INPLACE) and isinstance(call.args[1], relax.Tuple):
         return call.args[1].fields
     return call.args
 
 
 def is_primitive(func: Func | None) -> bool:
-    """True for a fused function, which becomes one kernel and is not fused again."""
+    """Return True for a fused function, which becomes one kernel and is not fused again."""
     return isinstance(func, relax.Function) and bool(func.attrs.get(PRIMITIVE))
 
 
 def is_tensor_or_tuple(info: relax.StructInfo | None) -> bool:
-    """A tensor, or a tuple of nothing else."""
+    """Return True for a tensor, or a tuple of tensors, nested or not."""
     if isinstance(info, relax.TupleStructInfo):
         return all(map(is_tensor_or_tuple, info.fields))
     return isinstance(info, relax.TensorStructInfo)
 
 
 def operands(expr: Any) -> list[Any]:
-    """The direct children but for the expression's own struct info."""
+    """Return the direct children, except for the expression's own struct info."""
     parts = children(expr)
     if isinstance(expr, relax.Expr) and expr.struct_info is not None:
         return [child for child in parts if child is not expr.struct_info]
@@ -54,53 +54,53 @@ def operands(expr: Any) -> list[Any]:
 
 
 def used_vars(root: Any) -> Iterator[relax.Var]:
-    """Every use of a relax variable in an expression, in order; in nested functions and branches too.
+    """Yield every use of a relax variable in an expression, in order, also in nested functions and branches.
 
-    Variables of bindings and parameters are not uses. A variable that a struct info mentions as a shape is one.
+    Binding a variable or declaring a parameter is not a use. Naming a variable as the shape in a struct info is one.
     """
     stack = [root]
     while stack:
-        top = stack.pop()
-        if isinstance(top, relax.Var):
-            yield top
-        elif isinstance(top, tir.Expr):
+        node = stack.pop()
+        if isinstance(node, relax.Var):
+            yield node
+        elif isinstance(node, tir.Expr):
             continue
-        elif isinstance(top, relax.Binding):
-            stack.append(top.value)  # type: ignore[attr-defined]
-            if isinstance(top, relax.MatchCast):
-                stack.append(top.struct_info)
-        elif isinstance(top, relax.Function):
-            stack.append(top.body)
+        elif isinstance(node, relax.Binding):
+            stack.append(node.value)  # type: ignore[attr-defined]
+            if isinstance(node, relax.MatchCast):
+                stack.append(node.struct_info)
+        elif isinstance(node, relax.Function):
+            stack.append(node.body)
         else:
-            stack.extend(reversed(operands(top)))
+            stack.extend(reversed(operands(node)))
 
 
 def used_constants(root: Any) -> Iterator[relax.Constant]:
-    """Every use of a constant in an expression without bindings, in order."""
+    """Yield every use of a constant in an expression that has no bindings, in order."""
     stack = [root]
     while stack:
-        top = stack.pop()
-        if isinstance(top, relax.Constant):
-            yield top
-        elif not isinstance(top, tir.Expr):
-            stack.extend(reversed(operands(top)))
+        node = stack.pop()
+        if isinstance(node, relax.Constant):
+            yield node
+        elif not isinstance(node, tir.Expr):
+            stack.extend(reversed(operands(node)))
 
 
 def all_bindings(root: Any) -> Iterator[tuple[relax.Binding, relax.BindingBlock]]:
-    """Every binding with its block, outer ones first, in order; those of branches and nested functions too."""
+    """Yield every binding with its block in order, also of branches and nested functions, outer bindings first."""
     stack = [root]
     while stack:
-        top = stack.pop()
-        if isinstance(top, relax.SeqExpr):
-            stack.append(top.body)
-            stack.extend(reversed(top.blocks))
-        elif isinstance(top, relax.BindingBlock):
-            stack.extend((binding, top) for binding in reversed(top.bindings))
-        elif isinstance(top, tuple):
-            yield top
-            stack.append(top[0].value)
-        elif isinstance(top, (relax.Function, relax.If, relax.Call, relax.Tuple)):
-            stack.extend(c for c in reversed(operands(top)) if not isinstance(c, (relax.Var, tir.Expr)))
+        node = stack.pop()
+        if isinstance(node, relax.SeqExpr):
+            stack.append(node.body)
+            stack.extend(reversed(node.blocks))
+        elif isinstance(node, relax.BindingBlock):
+            stack.extend((binding, node) for binding in reversed(node.bindings))
+        elif isinstance(node, tuple):
+            yield node
+            stack.append(node[0].value)
+        elif isinstance(node, (relax.Function, relax.If, relax.Call, relax.Tuple)):
+            stack.extend(c for c in reversed(operands(node)) if not isinstance(c, (relax.Var, tir.Expr)))
 
 
 @dataclass
@@ -122,10 +122,10 @@ class DefUse:
 
     def resolve(self, expr: relax.Expr) -> relax.Expr:
         """Return the value bound to a variable, looking through renamings; other expressions are returned unchanged."""
-        seen = 0
-        while isinstance(expr, relax.Var) and expr in self.value and seen < len(self.value):
+        steps = 0  # bounded: a malformed function may have cyclic renamings
+        while isinstance(expr, relax.Var) and expr in self.value and steps < len(self.value):
             expr = self.value[expr]
-            seen += 1
+            steps += 1
         return expr
 
 
@@ -135,17 +135,17 @@ def is_impure(root: Any, module: IRModule) -> bool:
 
     stack = [root]
     while stack:
-        top = stack.pop()
-        if isinstance(top, (tir.Expr, relax.Var, relax.Function)):
+        node = stack.pop()
+        if isinstance(node, (tir.Expr, relax.Var, relax.Function)):
             continue
-        if isinstance(top, relax.Call):
-            if isinstance(top.op, tir.Op):
-                known = ops.get(top.op.name)
+        if isinstance(node, relax.Call):
+            if isinstance(node.op, tir.Op):
+                known = ops.get(node.op.name)
                 if known is None or not known.pure:
                     return True
-            elif not _is_pure_callee(top.op, module):
+            elif not _is_pure_callee(node.op, module):
                 return True
-        stack.extend(operands(top))
+        stack.extend(operands(node))
     return False
 
 
@@ -155,17 +155,20 @@ def _is_pure_callee(op: Any, module: IRModule) -> bool:
     if isinstance(op, relax.Function):
         return op.is_pure
     if isinstance(op, relax.ExternFunc):
-        return False  # effects of the environment are not known
+        return False  # effects of external functions are unknown
     return isinstance(op, relax.Expr) and isinstance(op.struct_info, relax.FuncStructInfo) and op.struct_info.purity
 
 
 def callees(func: Func) -> set[str]:
-    """The functions of the module that a function mentions, its versions among them."""
+    """Return the names of the functions that a function refers to, including its versions for other CPUs."""
     return {*version_names(func), *(node.name for node in find(func.body, relax.GlobalVar))}
 
 
 def live_vars(func: relax.Function, module: IRModule) -> set[relax.Var]:
-    """The variables whose values are needed; bindings in a branch are judged separately from the `if`."""
+    """Return the variables whose values are needed.
+
+    A live `if` makes the results of its branches live, and only those bindings of a branch that they need.
+    """
     needs: dict[relax.Var, list[relax.Var]] = {}
     worklist = list(_outer_uses(func.body))
     for binding, block in all_bindings(func.body):
@@ -187,7 +190,7 @@ def live_vars(func: relax.Function, module: IRModule) -> set[relax.Var]:
 
 
 def _outer_uses(expr: Any) -> Iterable[relax.Var]:
-    """The uses in an expression, of nested sequences only their results."""
+    """Return the uses of variables in an expression; of a nested sequence, only those in its result."""
     match expr:
         case relax.SeqExpr(body=body):
             return _outer_uses(body)
