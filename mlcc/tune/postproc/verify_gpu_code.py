@@ -26,9 +26,9 @@ _MAX_VIRTUAL_THREADS = 15
 
 
 class VerifyGPUCode(Postproc):
-    """Lowers the kernels, and rejects those that exceed the target's limits or cannot be lowered. TVM: `VerifyGPUCode`.
+    """Lower the kernels, and reject those that exceed the target's limits or cannot be lowered. TVM: `VerifyGPUCode`.
 
-    The limits are for threads of a block, shared memory and the width of vectors.
+    The limits bound the threads of a block, its shared memory, and the width of vectors.
     """
 
     def __init__(self) -> None:
@@ -71,27 +71,29 @@ def _kernels(module: IRModule, context: TuneContext) -> list[DeviceKernel]:
     ]
 
 
-def _fits(kernel: DeviceKernel, most_threads: int, most_shared: int) -> bool:
+def _fits(kernel: DeviceKernel, max_threads: int, max_shared_bytes: int) -> bool:
+    """Return True if a kernel's threads, shared memory and vectors are within the limits."""
     threads = [tir.const_int(n) for axis, n in kernel.extents.items() if axis.startswith("threadIdx")]
-    if None in threads or math.prod(n or 0 for n in threads) > most_threads:
+    if None in threads or math.prod(n or 0 for n in threads) > max_threads:
         return False
     shared = sum(_bytes(a.buffer) for a in find(kernel.body, tir.AllocBuffer) if a.buffer.scope.startswith("shared"))
-    wide = (tir.BufferLoad, tir.Cast)
-    widest = max((n.dtype.bytes for n in find(kernel.body, *wide)), default=0)
-    return shared <= most_shared and widest <= _MAX_VECTOR_BYTES
+    typed_nodes = (tir.BufferLoad, tir.Cast)
+    widest = max((n.dtype.bytes for n in find(kernel.body, *typed_nodes)), default=0)
+    return shared <= max_shared_bytes and widest <= _MAX_VECTOR_BYTES
 
 
 def _bytes(buffer: tir.Buffer) -> int:
+    """Return the size of a buffer in bytes; 0 if it is not constant."""
     sizes = [tir.const_int(n) for n in buffer.shape]
     return 0 if None in sizes else math.prod(n or 0 for n in sizes) * buffer.dtype.bytes
 
 
 def _threads_fit(root: tir.Block, warp: int) -> bool:
-    """Return True if the blocks' thread extents respect their annotations, and virtual threads are few."""
-    return _check(root, {}, warp)
+    """Return True if thread extents respect the annotations of blocks, and no loop has too many virtual threads."""
+    return _respects_annotations(root, {}, warp)
 
 
-def _check(node: tir.Stmt, threads: dict[str, int], warp: int) -> bool:
+def _respects_annotations(node: tir.Stmt, threads: dict[str, int], warp: int) -> bool:
     match node:
         case tir.For(thread=axis) if axis is not None and axis.startswith("threadIdx"):
             extent = tir.const_int(node.extent)
@@ -107,7 +109,7 @@ def _check(node: tir.Stmt, threads: dict[str, int], warp: int) -> bool:
             low, high = python_value(annotations.get(LOW)), python_value(annotations.get(HIGH))
             if isinstance(low, int) and isinstance(high, int) and not low <= math.prod(threads.values()) <= high:
                 return False
-    return all(_check(inner, threads, warp) for inner in _child_statements(node))
+    return all(_respects_annotations(inner, threads, warp) for inner in _child_statements(node))
 
 
 def _child_statements(node: tir.Stmt) -> tuple[tir.Stmt, ...]:

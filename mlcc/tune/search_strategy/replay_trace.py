@@ -1,4 +1,4 @@
-"""Random search over the decisions of design spaces."""
+"""Random search over the sampling decisions of design spaces."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from mlcc.tune.search_strategy.strategy import SearchStrategy, without_decisions
 
 
 class ReplayTrace(SearchStrategy):
-    """Replays traces of the design spaces with random decisions. TVM: `ReplayTrace`.
+    """Replay the traces of design spaces with random decisions. TVM: `ReplayTrace`.
 
-    Sampling of a candidate stops after `max_fail_count` rejected or known draws.
+    Give up on a candidate after `max_fail_count` draws that were rejected or had been drawn before.
     """
 
     def __init__(self, max_fail_count: int = 100) -> None:
