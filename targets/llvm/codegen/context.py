@@ -25,7 +25,7 @@ CONSTANTS = "mlcc_unnamed_prefix_constants"  # the symbol of the data section wi
 
 
 def constants_declaration(is_far: bool) -> str:
-    """Return the declaration of CONSTANTS: a symbol within 32-bit reach, or one addressed through a slot."""
+    """Return the declaration of CONSTANTS. Unless `is_far`, code reaches the symbol by a 32-bit displacement."""
     return f"external {'' if is_far else 'hidden '}constant [0 x i8], align {ALIGNMENT}"
 
 
@@ -35,9 +35,9 @@ class EmitOptions:
 
     `contract` allows contraction of a multiplication and an addition to `fma`; `fast_math` allows reassociation,
     products with reciprocals in place of divisions, and loss of the sign of zero. `allow_extern` names the symbols that
-    `call_extern` may call besides the known ones of libm. `stack_bytes` limits the stack of one kernel; larger buffers
-    are in the workspace. Parallel loops run on at most `num_cores` threads (0: the number of cores at run time).
-    `sanitize`: accesses are checked (`sanitized`).
+    `call_extern` may call besides the known ones of libm. `stack_bytes` limits the buffers of a kernel on the
+    stack; others are in the workspace. Parallel loops run on at most `num_cores` threads (0: the number of cores at run
+    time). `sanitize`: check every access (`sanitized`).
     """
 
     contract: bool = True
@@ -55,13 +55,13 @@ class ModuleContext:
     `functions` are the PrimFuncs by name, `kernels` the emitted ones. `features` are LLVM's names of CPU features
     (`avx2`, `f16c`). `packed` maps names of packed functions to slots, `errors` maps (kind, message) to error codes;
     the kind is the name of a Python exception, or `INDEX`. `natives` are the functions of native kernels, `externs` the
-    used symbols of `allow_extern` (without those of `libm.ALLOWED`). `emitting` and `problems` belong to the kernels in
-    progress. `formulas` override elementary functions of float32. `finished` is called with the name of every complete
-    kernel.
+    used symbols of `allow_extern` (without those of `libm.ALLOWED`). `emitting` are the names of the kernels in
+    progress, `problems` the errors in the innermost one. `formulas` replace elementary functions of float32.
+    `finished` is called with the name of every kernel that is complete.
 
-    `versions` are the CPUs that kernels have versions for, the best last, besides `least`, that of the object; `cpu`,
-    `features` and `function_attrs` are those of the current kernel. `direct` maps names to kernels that other kernels
-    call without the dispatcher.
+    `least` is the version for the object's own CPU; `versions` are those for other CPUs, the best last. `cpu` (None for
+    the object's own), `features` and `function_attrs` are those of the current kernel. `direct` maps names to
+    kernels that other kernels call without the dispatcher.
     """
 
     module: ModuleText
@@ -97,7 +97,7 @@ class ModuleContext:
 
     @property
     def is_gpu(self) -> bool:
-        """True for the code of a GPU thread: it has no libm, hardly any vectors, and little private memory."""
+        """True for code of a GPU thread, which has no libm, few vector operations and little private memory."""
         return self.module.triple.startswith("nvptx")
 
     @property
@@ -106,7 +106,7 @@ class ModuleContext:
 
     @property
     def converted_floats(self) -> frozenset[str]:
-        """The dtypes narrower than float32 that the machine converts by instructions."""
+        """The dtypes narrower than float32 that the machine has conversion instructions for."""
         if self.is_gpu:
             return frozenset({"float16", "bfloat16"}) if "bf16" in self.features else frozenset({"float16"})
         return frozenset({"float16"}) if "f16c" in self.features or not self.is_x86 else frozenset()
@@ -120,7 +120,7 @@ class ModuleContext:
         return self.direct.get(name, kernel) if self.emitting else kernel
 
     def _own_version(self, name: str) -> str:
-        """Return the name of a kernel's version for the CPU of the current kernel; its own name if there is none."""
+        """Return the name of a kernel's version for the CPU of the current kernel, or `name` if there is none."""
         if self.cpu is None or name not in self.functions:
             return name
         versions = version_names(self.functions[name])

@@ -38,6 +38,7 @@ def choose(e: Emitter, condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> 
 
 
 def _masked_value(e: Emitter, mask: Value, node: tir.Expr) -> Value:
+    """Evaluate an expression in the lanes of a mask; the other lanes are arbitrary."""
     if e.speculatable(node):
         return e.expr(node)
     values: list[Value] = []
@@ -52,11 +53,11 @@ def _masked_value(e: Emitter, mask: Value, node: tir.Expr) -> Value:
 def emit_masked(e: Emitter, mask: Value, nodes: tuple[Node, ...], emit: Callable[[], object]) -> tuple[str, str]:
     """Emit code under a mask in addition to the current one.
 
-    Return the blocks before and at the end of the emitted code: the same one, unless `nodes` have scalar effects, which
-    are skipped if no lane is active.
+    Return the basic blocks before and at the end of the emitted code. They are the same, unless scalar code in `nodes`
+    costs time or may fault: a branch then skips it if no lane is active.
     """
-    fn, outer = e.fn, e.mask
-    e.mask = mask if outer is None else fn.binary("and", outer, mask)
+    fn, outer_mask = e.fn, e.mask
+    e.mask = mask if outer_mask is None else fn.binary("and", outer_mask, mask)
     try:
         if not any(_has_scalar_effects(node) for node in nodes):
             emit()
@@ -73,11 +74,11 @@ def emit_masked(e: Emitter, mask: Value, nodes: tuple[Node, ...], emit: Callable
         fn.start(done)
         return before, after
     finally:
-        e.mask = outer
+        e.mask = outer_mask
 
 
 def _has_scalar_effects(root: Node) -> bool:
-    """Return True if a node contains scalar code that costs time or may fault: loops, calls, loads or stores."""
+    """Return True if a node contains scalar code that costs time or may fault: loops, calls, scalar accesses."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -175,37 +176,38 @@ def _lanes_at_once(e: Emitter, type: str) -> int:
 
 
 def slice_lanes(e: Emitter, value: Value, start: int, count: int) -> Value:
-    """Some lanes of a vector; beyond its end they are off in a mask, and anything else in others."""
+    """Return `count` lanes from `start` on. Lanes beyond the end of the vector are zero: inactive in a mask."""
     lanes, scalar = _lanes_and_scalar(value.type)
     if start == 0 and count == lanes:
         return value
-    picks = ", ".join(f"i32 {min(n, lanes)}" for n in range(start, start + count))
-    text = f"shufflevector {value}, {value.type} zeroinitializer, <{count} x i32> <{picks}>"
+    lane_indices = ", ".join(f"i32 {min(n, lanes)}" for n in range(start, start + count))
+    text = f"shufflevector {value}, {value.type} zeroinitializer, <{count} x i32> <{lane_indices}>"
     return e.fn.op(vector(scalar, count), text)
 
 
-def _concat(e: Emitter, one: Value, other: Value) -> Value:
-    have, scalar = _lanes_and_scalar(one.type)
-    more = _lanes_and_scalar(other.type)[0]
-    wide = slice_lanes(e, other, 0, have)
-    picks = ", ".join(f"i32 {n}" for n in range(have + more))
-    return e.fn.op(vector(scalar, have + more), f"shufflevector {one}, {wide}, <{have + more} x i32> <{picks}>")
+def _concat(e: Emitter, first: Value, other: Value) -> Value:
+    first_lanes, scalar = _lanes_and_scalar(first.type)
+    other_lanes = _lanes_and_scalar(other.type)[0]
+    widened = slice_lanes(e, other, 0, first_lanes)
+    lane_indices = ", ".join(f"i32 {n}" for n in range(first_lanes + other_lanes))
+    text = f"shufflevector {first}, {widened}, <{first_lanes + other_lanes} x i32> <{lane_indices}>"
+    return e.fn.op(vector(scalar, first_lanes + other_lanes), text)
 
 
 def gather(e: Emitter, type: str, pointers: Value, mask: Value, align: int) -> Value:
-    """Elements anywhere; lanes that are off are zero."""
+    """Load elements from a vector of addresses; inactive lanes are zero."""
     name = f"llvm.masked.gather.{mangled(type)}.{mangled(pointers.type)}"
     callee = e.ctx.module.declare(name, type, [pointers.type, "i32", mask.type, type])
     return e.fn.call(type, callee, [pointers, integer("i32", align), mask, Value(type, "zeroinitializer")])
 
 
 def scatter(e: Emitter, value: Value, pointers: Value, mask: Value, align: int) -> None:
-    """Elements anywhere, those of lanes that are on; of two at one place the later lane's stays."""
+    """Store the active lanes to a vector of addresses; of lanes with one address the last one is stored."""
     name = f"llvm.masked.scatter.{mangled(value.type)}.{mangled(pointers.type)}"
     callee = e.ctx.module.declare(name, "void", [value.type, pointers.type, "i32", mask.type])
     e.fn.call("void", callee, [value, pointers, integer("i32", align), mask])
 
 
 def pointers(e: Emitter, scalar: str, base: Value, indices: Value, lanes: int) -> Value:
-    """The addresses of elements, by a vector of i64; those of lanes that are off may be anywhere."""
+    """Return the addresses of elements at a vector of i64 indices; those of inactive lanes may be invalid."""
     return e.fn.op(vector(base.type, lanes), f"getelementptr {scalar}, {base}, {indices}", "p")
