@@ -22,26 +22,26 @@ C_WORDS = frozenset(_C_WORDS.split())
 
 
 def refuse(message: str, span: Span | None = None, help: str | None = None) -> CompileError:
-    """Return the error for a construct that a language cannot express."""
+    """Return the error for a construct that a dialect cannot express."""
     return CompileError(error("E0780", message, span, help=help))
 
 
 class Dialect(ABC):
-    """One language. It records which helper functions the printed text uses; `prelude` defines these."""
+    """A C dialect. It records which helper functions the printed text uses; `prelude` defines these."""
 
     name: ClassVar[str]
-    words: ClassVar[frozenset[str]] = C_WORDS
+    words: ClassVar[frozenset[str]] = C_WORDS  # reserved words and functions, not available as names
     inline: ClassVar[str]  # the prefix of a helper function
     shared: ClassVar[str]  # the prefix of a shared array, its alignment in braces
     in_registers: ClassVar[str] = ""  # prefix of a local array that instructions access as 32-bit registers
-    types: ClassVar[Mapping[str, str]]  # of a scalar in memory, by dtype
-    long_suffix: ClassVar[str]
+    types: ClassVar[Mapping[str, str]]  # the type of a scalar in memory, by dtype
+    long_suffix: ClassVar[str]  # of 64-bit integer literals
 
     helpers: ClassVar[Mapping[str, tuple[str, str, str]]] = {}  # additional helpers, as in HELPERS
 
     def __init__(self) -> None:
         self._helpers: dict[str, None] = {}
-        self.sums: list[tuple[str, str]] = []  # `registers` of the accumulators in scope
+        self.sums: list[tuple[str, str]] = []  # asm operands (`registers`) of the accumulators in scope
 
     # ------------------------------------------------------------ types
 
@@ -57,7 +57,7 @@ class Dialect(ABC):
         return name
 
     def register(self, dtype: DType, span: Span | None = None) -> str:
-        """Return the type of a value in computations: bool, and float for narrower floats."""
+        """Return the type of a value in computations: bool, float for narrower floats, else the type in memory."""
         if dtype.is_bool:
             return "bool"
         if dtype.is_float and dtype.bits < 32:
@@ -115,15 +115,15 @@ class Dialect(ABC):
     def head(
         self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: int
     ) -> list[str]:
-        """Return the lines up to the kernel's opening brace, and the definitions of the variables of `axes`.
+        """Return a kernel's first lines, up to its opening brace and the definitions of the variables of `axes`.
 
-        `threads` is the block size, if constant; `dynamic` the alignment of the dynamic shared memory, 0 for none.
+        `threads` is the block size, if constant; `dynamic` is the alignment of dynamic shared memory, 0 without any.
         """
 
     # ------------------------------------------------------------ helpers
 
     def use(self, helper: str) -> str:
-        """Return the name of a helper function, and have the prelude define it."""
+        """Record that the prelude has to define a helper function, and return its name."""
         self._helpers.setdefault(helper)
         return helper
 
@@ -145,7 +145,10 @@ class Dialect(ABC):
 
 
 class Param:
-    """A printed parameter: name, type, and whether it is a pointer (`const`: to memory that is only read)."""
+    """A printed parameter: its name, its type, and whether it is a pointer.
+
+    `const`: the kernel only reads the memory; `restrict`: no other pointer accesses it.
+    """
 
     __slots__ = ("const", "is_pointer", "name", "restrict", "type")
 
