@@ -1,8 +1,8 @@
-"""Insert `T.checked_index` where a TensorIR function reads or writes at a place that its arguments' contents decide.
+"""Insert `T.checked_index` around indices that depend on the contents of a TensorIR function's arguments.
 
-An index is checked unless it does not follow from contents (`data_flow`), or interval analysis under the conditions
-around it proves that it lies within its dimension. `T.Select(i < 0, i + n, i)` around the index becomes part of the
-check, so that the error names `i` as the data have it.
+An index is checked if it depends on contents (`data_flow`), unless interval analysis under the conditions around it
+proves that it is in bounds. `T.Select(i < 0, i + n, i)` around the index becomes part of the check, so that the error
+shows `i` as it is in the data.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Body = tuple[tir.Stmt, ...]
 
 @dataclass(frozen=True)
 class IndexRule:
-    """The bounds checks for the data-dependent indices of an operator; error messages name it by `where`.
+    """How to check the data-dependent indices of an operator, which error messages call `where`.
 
-    `from_end`: negative indices count from the end. `wraps`: of an index that the code wraps around (`i % n`), the
-    operand `i` is checked. `inputs` are the data variables whose contents are known only at the call; `known` has the
-    least and greatest elements of constant ones. `scalars`: scalar parameters that are no extents count as contents.
-    Without `checked` negative indices are normalized, and nothing is checked.
+    `from_end`: negative indices count from the end. `wraps`: the code wraps the index around (`i % n`), so its operand
+    `i` is checked. `inputs` are the data variables of buffers whose contents are known only at the call, `known` has
+    the least and greatest elements of constant buffers. `scalars`: scalar parameters that are not extents count as
+    contents. Without `checked`, negative indices are normalized, and nothing is checked.
     """
 
     where: str
@@ -67,8 +67,8 @@ class _CheckInserter:
         """Return True if the node contains an access with a data-dependent index."""
         cached = self._has_access.get(id(node))
         if cached is None:
-            own = isinstance(node, (tir.BufferLoad, tir.BufferStore)) and any(map(self._flow.depends, node.indices))
-            cached = self._has_access[id(node)] = (node, own or any(map(self.has_checked_access, children(node))))
+            found = isinstance(node, (tir.BufferLoad, tir.BufferStore)) and any(map(self._flow.depends, node.indices))
+            cached = self._has_access[id(node)] = (node, found or any(map(self.has_checked_access, children(node))))
         return cached[1]
 
     # ------------------------------------------------------------ statements
@@ -92,11 +92,11 @@ class _CheckInserter:
                     self._analyzer.bind(var, tir.Range(low, extent))
                 return replace(stmt, min=start, extent=count, body=self.body(stmt.body))
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
-                head = self._expr(condition)
+                new_condition = self._expr(condition)
                 then = self._visit_under(condition, then, self.body)
                 if other is not None:
                     other = self._visit_under(negated(condition), other, self.body)
-                return replace(stmt, condition=head, then_body=then, else_body=other)
+                return replace(stmt, condition=new_condition, then_body=then, else_body=other)
             case tir.While(condition=condition, body=inner):
                 return replace(
                     stmt, condition=self._expr(condition), body=self._visit_under(condition, inner, self.body)
@@ -104,8 +104,8 @@ class _CheckInserter:
             case tir.BlockRealize():
                 return self._realize(stmt)
             case tir.BufferStore(buffer=buffer, value=value, indices=indices):
-                places = self._checked_indices(buffer, indices)
-                return replace(stmt, value=self._expr(value), indices=places)
+                checked_indices = self._checked_indices(buffer, indices)
+                return replace(stmt, value=self._expr(value), indices=checked_indices)
             case tir.AttrStmt() | tir.Evaluate() | tir.AssertStmt():
                 return map_children(stmt, lambda n: self._stmt(n) if isinstance(n, tir.Stmt) else self._any(n))
         return stmt
@@ -117,8 +117,8 @@ class _CheckInserter:
         body = self._visit_under(stmt.predicate, block.body, self.body)
         init = None if block.init is None else self.body(block.init)
         regions = (*(block.reads or ()), *(block.writes or ()))
-        by_contents = any(isinstance(n, tir.BufferLoad) for r in regions for span in r.region for n in walk(span))
-        inferred = {"reads": None, "writes": None} if by_contents else {}
+        depends_on_data = any(isinstance(n, tir.BufferLoad) for r in regions for span in r.region for n in walk(span))
+        inferred = {"reads": None, "writes": None} if depends_on_data else {}
         return replace(stmt, block=replace(block, body=body, init=init, **inferred))
 
     # ------------------------------------------------------------ expressions
@@ -146,15 +146,15 @@ class _CheckInserter:
         return map_children(node, self._any)
 
     def _choice(self, condition: tir.Expr, yes: tir.Expr, no: tir.Expr) -> tuple[tir.Expr, tir.Expr, tir.Expr]:
-        head = self._expr(condition)
+        new_condition = self._expr(condition)
         return (
-            head,
+            new_condition,
             self._visit_under(condition, yes, self._expr),
             self._visit_under(negated(condition), no, self._expr),
         )
 
     def _visit_under(self, condition: tir.Expr, subtree, visit):  # type: ignore[no-untyped-def]
-        """Visit under a condition, which is not assumed if it loads memory that the code below it writes."""
+        """Visit a subtree assuming a condition, unless the condition loads memory that the subtree writes."""
         if tir.const_int(condition) is not None or self._may_change(condition, subtree):
             return visit(subtree)
         with self._analyzer.constraint(condition):
@@ -168,14 +168,14 @@ class _CheckInserter:
 
     def _checked_indices(self, buffer: tir.Buffer, indices: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:
         pairs = zip(indices, buffer.shape, strict=True)
-        return tuple(self._checked_index(at, index, extent) for at, (index, extent) in enumerate(pairs))
+        return tuple(self._checked_index(dim, index, extent) for dim, (index, extent) in enumerate(pairs))
 
-    def _checked_index(self, at: int, index: tir.Expr, extent: tir.Expr) -> tir.Expr:
+    def _checked_index(self, dim: int, index: tir.Expr, extent: tir.Expr) -> tir.Expr:
         if not self._flow.depends(index):
             return self._expr(index)
         rule, from_end, base = self._rule, self._rule.from_end, index
         if not rule.checked:
-            return self._unchecked(at, index, extent)
+            return self._unchecked(dim, index, extent)
         from_end_index = _from_end(index, extent)
         if from_end_index is not None:
             base, from_end = from_end_index, True
@@ -187,16 +187,16 @@ class _CheckInserter:
         if from_end and self._is_in_bounds(base, extent):
             return self._expr(base)
         self.inserted = True
-        return CheckedIndex(self._expr(base), extent, rule.where, at, from_end).call()
+        return CheckedIndex(self._expr(base), extent, rule.where, dim, from_end).call()
 
-    def _unchecked(self, at: int, index: tir.Expr, extent: tir.Expr) -> tir.Expr:
+    def _unchecked(self, dim: int, index: tir.Expr, extent: tir.Expr) -> tir.Expr:
         rewritten = self._expr(index)
         if not self._rule.from_end or _from_end(index, extent) is not None or isinstance(index, tir.FloorMod):
             return rewritten
         if self._is_in_bounds(index, extent):
             return rewritten
         self.inserted = True
-        return CheckedIndex(rewritten, extent, "", at, True).unchecked()
+        return CheckedIndex(rewritten, extent, "", dim, True).unchecked()
 
     def _is_in_bounds(self, index: tir.Expr, extent: tir.Expr) -> bool:
         """Return True if 0 <= index < extent is proved."""
@@ -215,7 +215,7 @@ def _loads(index: tir.Expr, of: Mapping[tir.Var, object]) -> Iterable[tir.Buffer
 
 
 def _from_end(index: tir.Expr, extent: tir.Expr) -> tir.Expr | None:
-    """Return i for `T.Select(i < 0, i + extent, i)`."""
+    """Return `i` if an index is `T.Select(i < 0, i + extent, i)`, else None."""
     match index:
         case tir.Select(
             condition=tir.LT(lhs=tested, rhs=zero), true_value=tir.Add(lhs=base, rhs=by), false_value=plain
@@ -227,14 +227,14 @@ def _from_end(index: tir.Expr, extent: tir.Expr) -> tir.Expr | None:
 
 
 def _uncast(index: tir.Expr) -> tir.Expr:
-    """Return the index before widening casts, as the data have it."""
+    """Return the index without widening casts, as it is in the data."""
     while isinstance(index, tir.Cast) and index.value.dtype.is_int and index.value.dtype.bits <= index.dtype.bits:
         index = index.value
     return index
 
 
 def _unsigned(index: tir.Expr) -> tir.Expr:
-    """Return the index before a cast to the signed type of the same width, which makes large values negative."""
+    """Return the index without a cast to the signed type of equal width, which would make large values negative."""
     match index:
         case tir.Cast(value=value) if (
             index.dtype.is_int and value.dtype.is_uint and value.dtype.bits == index.dtype.bits
