@@ -1,4 +1,4 @@
-"""The pass `to-mixed-precision`: half precision where it pays."""
+"""The pass `to-mixed-precision`: compute products in float16, and what depends on them where that is safe."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class ToMixedPrecision(Pass):
 
 
 def _check_names(names: tuple[str, ...], module: IRModule) -> None:
+    """Raise CompileError (E0515) for names that no function has a parameter for."""
     functions = [f for f in module.functions.values() if isinstance(f, relax.Function)]
     known = list(dict.fromkeys(p.name for f in functions for p in f.params))
     errors = [
@@ -60,7 +61,7 @@ def _check_names(names: tuple[str, ...], module: IRModule) -> None:
 
 
 class _Rewriter(RelaxMutator):
-    """Rewrite a function; `remap` maps variables to replacements, possibly of another precision."""
+    """Rewrite a function. `remap` maps variables to replacements, which may have another precision."""
 
     def __init__(self, module: IRModule, func: relax.Function, out_dtype: str, names: set[str]) -> None:
         super().__init__(module)
@@ -79,6 +80,7 @@ class _Rewriter(RelaxMutator):
         return make_function(params, body, func.attrs, func.ret_struct_info, func.is_pure, func.span)
 
     def parameter(self, var: relax.Var) -> relax.Var:
+        """Return a parameter, as float16 if it is float32 and one of `names`."""
         info = var.struct_info
         if var.name not in self.names or not isinstance(info, relax.TensorStructInfo) or str(info.dtype) != FULL:
             return var
@@ -106,7 +108,7 @@ class _Rewriter(RelaxMutator):
     # ------------------------------------------------------------ casts
 
     def remapped(self, expr: relax.Expr) -> relax.Expr:
-        """Return an expression over the replacements of variables, in whatever precision they have."""
+        """Replace the variables of an expression; the replacements keep their precision."""
         if isinstance(expr, relax.Var):
             return self.remap.get(expr, expr)
         if isinstance(expr, relax.Tuple):
@@ -115,7 +117,7 @@ class _Rewriter(RelaxMutator):
         return expr
 
     def cast(self, expr: relax.Expr, to: Dtypes) -> relax.Expr:
-        """Return an expression in the wanted precision; conversions are bound first."""
+        """Return an expression in the precision `to`; casts are bound before."""
         if isinstance(to, tuple):
             return self.cast_fields(expr, to)
         return self.emit(_astype(expr, to)) if _differs(expr, to) else expr
@@ -129,7 +131,7 @@ class _Rewriter(RelaxMutator):
         return make_tuple(self.cast(self.emit(get_item(expr, at)), part) for at, part in enumerate(to))
 
     def result(self, value: relax.Expr, to: Dtypes) -> relax.Expr:
-        """Return a value for a binding in the wanted precision."""
+        """Return a value for a binding in the precision `to`; the last cast is not bound."""
         if isinstance(value, relax.Tuple):
             return self.cast(value, to)
         if not _differs(value, to):
@@ -143,9 +145,9 @@ class _Rewriter(RelaxMutator):
         if need is None:
             return
         have = self.remap.get(var, var)
-        shortened = self.cast(have, _half_where_allowed(precision(have.struct_info), need))
-        if shortened is not have:
-            self.remap[var] = shortened if isinstance(shortened, relax.Var) else self.emit(shortened)
+        converted = self.cast(have, _half_where_allowed(precision(have.struct_info), need))
+        if converted is not have:
+            self.remap[var] = converted if isinstance(converted, relax.Var) else self.emit(converted)
 
     # ------------------------------------------------------------ bindings
 
@@ -166,7 +168,7 @@ class _Rewriter(RelaxMutator):
         self.add_half_copy(binding.var)
 
     def block_output(self, var: relax.Var, value: relax.Expr) -> relax.Expr:
-        """Return a value that leaves the block in its original precision."""
+        """Return a value for a binding; an output of the block keeps its original precision."""
         return value if isinstance(var, relax.DataflowVar) else self.result(value, precision(var.struct_info))
 
     def remapped_fields(self, value: relax.Tuple | relax.TupleGetItem) -> relax.Expr:
@@ -205,6 +207,7 @@ class _Rewriter(RelaxMutator):
 
 
 def _outlives(expr: relax.Expr) -> bool:
+    """Return True if a replacement is visible after its dataflow block."""
     return not isinstance(expr, relax.DataflowVar)
 
 
@@ -224,13 +227,14 @@ def _needs_cast(have: Dtypes, to: Dtypes) -> bool:
 
 
 def _half_where_allowed(have: Dtypes, need: Dtypes) -> Dtypes:
+    """Return float16 for the fields whose uses accept it, and the present precision for the others."""
     if isinstance(have, tuple):
         return tuple(map(_half_where_allowed, have, need or ("",) * len(have)))
     return HALF if need == HALF else have
 
 
 def _may_be_half(expr: relax.Expr) -> bool:
-    """Return True if computing with an operand in half precision loses nothing."""
+    """Return True if an operand is float16 already, no tensor, or a constant in the range of float16."""
     if isinstance(expr, relax.Tuple) and is_tensor_or_tuple(expr.struct_info):
         return all(map(_may_be_half, expr.fields))
     if not is_tensor_or_tuple(expr.struct_info) or precision(expr.struct_info) == HALF:
@@ -239,7 +243,7 @@ def _may_be_half(expr: relax.Expr) -> bool:
         return False
     import numpy as np
 
-    return str(expr.data.dtype) in _CONSTANTS and not bool(np.any(np.abs(expr.data.array) > _FLOAT16_MAX))
+    return str(expr.data.dtype) in _CONSTANT_DTYPES and not bool(np.any(np.abs(expr.data.array) > _FLOAT16_MAX))
 
 
-_CONSTANTS = {"float32", "float64", "int8", "int16", "int32", "int64"}
+_CONSTANT_DTYPES = {"float32", "float64", "int8", "int16", "int32", "int64"}
