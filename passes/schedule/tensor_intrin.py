@@ -1,10 +1,11 @@
-"""Tensor intrinsics: a computation to recognise, and the code that replaces it.
+"""Tensor intrinsics: a computation to recognize, and the code that replaces it.
 
-An intrinsic is two PrimFuncs over the same buffers. The body of each is one block; the description says in plain loops
-what the hardware, or a micro-kernel, does, and the implementation says how it is asked to. That both compute the same
-is up to whoever registers them: `tensorize` takes it as given.
+An intrinsic is two PrimFuncs over the same buffers, each with one block as its body. The description states in plain
+loops what an instruction or a micro-kernel computes, and the implementation invokes it. `tensorize` assumes that both
+compute the same, which is up to whoever registers them.
 
-`mlcc.register_tensor_intrin` adds to the process-wide table. What a script registers belongs to its schedule alone.
+`mlcc.register_tensor_intrin` adds to a table of the process. An intrinsic that a script registers belongs to its
+schedule alone.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ def register(
     schedule: Schedule | State, name: str, desc: Text | None = None, impl: Text | None = None, *,
     file: str | os.PathLike[str] | None = None, folder: str | None = None,
 ) -> TensorIntrin:  # fmt: skip
-    """Make an intrinsic known to one schedule and its copies; a later one of the same name takes its place.
+    """Register an intrinsic for one schedule and its copies, in place of an earlier one of the same name.
 
-    A relative `file` is looked for in `folder`; if that is given, nothing outside it is read (E0510).
+    A relative `file` is looked up in `folder`; if `folder` is given, nothing outside it is read (E0510).
     """
     intrin = make_intrin(name, desc, impl, file=file, folder=folder)
     state: Any = getattr(schedule, "state", schedule)
@@ -84,8 +85,9 @@ def register(
 
 
 def find_intrin(state: State, name: str) -> TensorIntrin:
-    """Return the intrinsic of that name: the schedule's own, else the process's, else a predefined one. Refuse (E0687)
-    an unknown name.
+    """Return an intrinsic by name: the schedule's own, else the process's, else a predefined one.
+
+    Refuse (E0687) an unknown name.
     """
     intrin = state.intrins.get(name) or _table.get(name) or _built_in(name)
     if intrin is None:
@@ -104,7 +106,7 @@ def _built_in(name: str) -> TensorIntrin | None:
     return None if module is None else make_intrin(name, module, None)
 
 
-# ---------------------------------------------------------------- making one
+# ---------------------------------------------------------------- construction
 
 
 def make_intrin(
@@ -165,6 +167,7 @@ def _single(name: str, given: Text, role: str) -> tir.PrimFunc:
 
 
 def _pair(name: str, module: IRModule, what: str) -> tuple[tir.PrimFunc, tir.PrimFunc]:
+    """Return the description and the implementation in a module, which messages call `what`."""
     functions = _functions(module)
     names = pair_names(name, functions)
     if names is None:
@@ -186,6 +189,7 @@ def pair_names(name: str, functions: Iterable[str]) -> tuple[str, str] | None:
 
 
 def _check(name: str, desc: tir.PrimFunc, impl: tir.PrimFunc) -> None:
+    """Raise CompileError (E0688) unless both functions are one block over the same buffers."""
     for role, func in (("description", desc), ("implementation", impl)):
         match func.body:
             case (tir.BlockRealize(),):
