@@ -1,0 +1,1 @@
+"""Analysis of integer expressions: bounds, proofs, simplification, iterator maps, accessed regions."""
