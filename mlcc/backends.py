@@ -44,13 +44,17 @@ class LazyFunction:
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """The options of a build besides the target; see `mlcc.build`. `pipeline` is the pipeline that has been run."""
+    """The options of a build besides the target; see `mlcc.build`. `pipeline` is the pipeline that has been run.
+
+    With `profile` the code counts the time of each kernel, for `mlcc bench --profile`.
+    """
 
     prefix: str | None = None
     opt_level: int = 2
     pipeline: str = ""
     allow_extern: tuple[str, ...] = ()
     allow_native: bool = True
+    profile: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -147,6 +147,7 @@ def build(
     mod: IRModule | Func, target: str | Target = "llvm", opt_level: int | None = None,
     pipeline: str | Pipeline | None = None, *, prefix: str | None = None, allow_extern: Sequence[str] = (),
     allow_native: bool = True, sanitize: bool = False, observers: Sequence[Observer] = (), db: str | None = None,
+    profile: bool = False,
 ) -> Artifact:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
@@ -155,7 +156,8 @@ def build(
     module may call; `allow_native` permits embedded LLVM IR (`pragma_import_llvm`). With `sanitize` every access of a
     PrimFunc is checked, and parallel loops run serially; an invalid access ends the call with an error. `observers`
     observe the passes. `db` is a database of `mlcc tune`, whose schedules take precedence over the schedule rules
-    (`apply-tuned`). Raises CompileError.
+    (`apply-tuned`). With `profile` the code counts the time of each kernel (`mlcc bench --profile`). Raises
+    CompileError.
     """
     from mlcc import backends
     from mlcc.backends import BuildOptions
@@ -176,6 +178,9 @@ def build(
         emulating = f"emulation checks its accesses: mlcc run -t {where.kind} --emulate"
         help = emulating if backend.emulated else None
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
+    if profile and where.kind != "llvm":
+        help = f"profile it with the tools of {where.kind}, or for this CPU: -t 'llvm{{cpu=native}}'"
+        raise CompileError(error("E0876", f"code for {where.kind} has no counters", help=help))
     passes = build_pipeline(module, where, level, pipeline, sanitize, db)
     if db is not None:
         _warn_unused_records(passes, db, observers)
@@ -193,7 +198,7 @@ def build(
         raise
     try:
         _check_operators(lowered)
-        options = BuildOptions(prefix, level, str(passes), tuple(allow_extern), allow_native)
+        options = BuildOptions(prefix, level, str(passes), tuple(allow_extern), allow_native, profile)
         return backend.compile(lowered, where, options)
     except (MlccError, RecursionError, MemoryError):
         raise

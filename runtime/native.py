@@ -13,7 +13,7 @@ import numpy as np
 
 from mlcc.errors import CallError, error
 from mlcc.runtime import registry
-from mlcc.runtime.abi import ALIGNMENT, ErrorFn, QueryFn, RunFn, SetSlotFn, TimeFn
+from mlcc.runtime.abi import ALIGNMENT, ErrorFn, ProfileFn, QueryFn, RunFn, SetSlotFn, TimeFn
 from mlcc.runtime.arguments import Argument, address_range, pack_arguments
 from mlcc.runtime.dlpack import as_array, of_array
 from mlcc.runtime.executable import Executable
@@ -23,6 +23,7 @@ from mlcc.runtime.function import Function
 from mlcc.runtime.manifest import Manifest
 from mlcc.runtime.native_function import NativeFunction
 from mlcc.runtime.packed import Frame, Frames, make_trampoline
+from mlcc.runtime.profile_counters import ProfileCounters
 from mlcc.runtime.signature import BoundArguments, BoundedResult, Signature
 
 
@@ -247,6 +248,14 @@ class NativeExecutable(Executable):
             entry = Entry(*code, self._frames, self._bind_packed, self._time_loop)
             signature = Signature(spec)
             self.functions[name] = Function(signature, NativeExecutor(signature, entry))
+
+    def profile_counters(self) -> ProfileCounters | None:
+        """Return the counters of an object that was compiled with `profile`, None for others."""
+        sites = self.manifest.get("profile")
+        if sites is None:
+            return None
+        table = ProfileFn(self._find(f"{self._facts.prefix}_profile"))
+        return ProfileCounters(table(), sites, _clock())
 
     def _time_loop(self) -> Any:
         return TimeFn(self._find(f"{self._facts.prefix}_time_run"))

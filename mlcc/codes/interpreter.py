@@ -20,6 +20,11 @@ CODES: dict[str, tuple[str, str]] = {
         "the interpreter cannot run this",
         "The program uses something that only another machine can run, or that has no value here.",
     ),
+    "E0876": (
+        "this cannot be profiled",
+        "`mlcc bench --profile` compiles a text with counters around the calls of its kernels, for this CPU. An "
+        "artifact that is compiled already has no counters, and code for a GPU has none either.",
+    ),
     "E0874": (
         "a crash in native code",
         "Compiled code accessed memory that the process does not have (SIGSEGV, SIGBUS), overflowed its stack, or ran "

@@ -24,6 +24,7 @@ from mlcc.targets.llvm.codegen.pool import VERSION as POOL_VERSION
 from mlcc.targets.llvm.codegen.pool import carries_pool
 from mlcc.targets.llvm.codegen.versions import Version
 from mlcc.targets.llvm.host.entry_points import emit_host
+from mlcc.targets.llvm.host.profile_counters import profile_facts
 from mlcc.targets.llvm.kernel_units import KernelUnits
 from mlcc.targets.llvm.object.compile import Machine
 from mlcc.targets.llvm.object.native import import_kernels
@@ -51,7 +52,7 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     options = EmitOptions(
         allow_extern=frozenset(asked.allow_extern), num_cores=target.num_cores, fast_math=target.fast_math,
-        sanitize=bool(module.attrs.get(SANITIZED)),
+        sanitize=bool(module.attrs.get(SANITIZED)), profile=asked.profile,
     )  # fmt: skip
     natives = import_kernels(module, machine, options.allow_extern, asked.allow_native)
     ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs, natives.functions)
@@ -88,6 +89,8 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         {f.name: function_facts(f, symbol_of(f.name)) for f in host_functions}, shared, about, source,
         POOL_VERSION if carries_pool(text) else 0,
     )  # fmt: skip
+    if options.profile:
+        facts["profile"] = profile_facts(shared)
     artifact = ObjectArtifact(
         tuple(compiler.units), machine, asked.opt_level, facts, shared.constants, asked.prefix, natives, code
     )

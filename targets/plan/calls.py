@@ -187,7 +187,7 @@ def _add_kernel_call(p: Planner, name: str, func: tir.PrimFunc, args: list[Value
         symbols.append(p.dims.simplify(symbol_values[symbol]))
     size = p.dims.simplify(as_int(widen(kernel.workspace, symbol_values)))
     workspace = None if tir.const_int(size) == 0 else p.memory(size)
-    p.steps.append(CallKernel(name, tuple(checked), tuple(symbols), workspace))
+    p.steps.append(CallKernel(name, tuple(checked), tuple(symbols), workspace, span=span))
 
 
 def _scalar_values(func: tir.PrimFunc, args: list[Value]) -> dict[tir.Var, tir.Expr]:

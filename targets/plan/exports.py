@@ -12,7 +12,9 @@ from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME, KINDS, PLACEHOLDER_PREF
 from mlcc.targets.plan.context import AnyPlanning
 
 SUFFIXES = ("", "_ws", "_ws_size", "_shape", "_error", "_query", "_run")
-MODULE_FUNCTIONS = ("time_run", "set_packed", "set_packed_slot", "set_parallel_for", "set_num_threads", "constants")
+MODULE_FUNCTIONS = (
+    "time_run", "set_packed", "set_packed_slot", "set_parallel_for", "set_num_threads", "constants", "profile",
+)  # fmt: skip
 
 # kinds of failed checks in sanitized code, in place of the name of a Python exception
 OUTSIDE, UNWRITTEN, RACE = "outside", "unwritten", "race"

@@ -35,7 +35,8 @@ def plan_prim(name: str, func: tir.PrimFunc, shared: AnyPlanning) -> HostFunctio
     kernel = shared.ctx.kernel(name)
     size = dims.simplify(as_int(widen(kernel.workspace, symbols)))
     workspace = None if tir.const_int(size) == 0 else Memory(MemoryKind.TEMPORARY, size, name)
-    step = CallKernel(name, tuple(args), tuple(symbols[s] for s in kernel.signature.symbols), workspace)
+    values = tuple(symbols[s] for s in kernel.signature.symbols)
+    step = CallKernel(name, tuple(args), values, workspace, span=func.span)
     host = HostFunction(name, "prim", tuple(params), None, _entry_symbols(symbols), [step], dims, func.span)
     host.memories = [] if workspace is None else [workspace]
     return host

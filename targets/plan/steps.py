@@ -151,13 +151,17 @@ def refusal(code: str, message: str, span: Span | None = None, text: str = "", h
 
 @dataclass(eq=False, slots=True)
 class CallKernel:
-    """Run a kernel: an argument for each parameter of its PrimFunc, values for its symbols, scratch memory."""
+    """Run a kernel: an argument for each parameter of its PrimFunc, values for its symbols, scratch memory.
+
+    `span` is that of the call in the graph; for a public PrimFunc it is the function's own.
+    """
 
     kernel: str
     args: tuple[Tensor | Scalar, ...]
     symbols: tuple[tir.Expr, ...]
     workspace: Memory | None
     number: int = 0
+    span: Span | None = None
 
 
 @dataclass(eq=False, slots=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlcc.errors import Diagnostic
+from mlcc.errors import Diagnostic, Span
 from mlcc.ir import tir
 from mlcc.ir.versions import cpu_of, version_names
 from mlcc.runtime.abi import ALIGNMENT
@@ -37,7 +37,7 @@ class EmitOptions:
     products with reciprocals in place of divisions, and loss of the sign of zero. `allow_extern` names the symbols that
     `call_extern` may call besides the known ones of libm. `stack_bytes` limits the buffers of a kernel on the
     stack; others are in the workspace. Parallel loops run on at most `num_cores` threads (0: the number of cores at run
-    time). `sanitize`: check every access (`sanitized`).
+    time). `sanitize`: check every access (`sanitized`). `profile`: time the calls of kernels (`host.profile_counters`).
     """
 
     contract: bool = True
@@ -46,6 +46,17 @@ class EmitOptions:
     stack_bytes: int = 16 * 1024
     num_cores: int = 0
     sanitize: bool = False
+    profile: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledCall:
+    """A timed call of a kernel in a host function, with the names of the kernel's symbols."""
+
+    function: str
+    kernel: str
+    symbols: tuple[str, ...]
+    span: Span | None
 
 
 @dataclass(slots=True)
@@ -82,6 +93,7 @@ class ModuleContext:
     versions: Mapping[str, Version] = field(default_factory=dict)
     cpu: str | None = None
     direct: dict[str, Kernel] = field(default_factory=dict)
+    profiled: list[ProfiledCall] = field(default_factory=list)
 
     def packed_slot(self, name: str) -> int:
         """Return the slot of a packed function, numbered from 0 in order of first use."""

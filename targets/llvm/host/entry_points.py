@@ -16,6 +16,7 @@ from mlcc.targets.llvm.codegen.error_numbers import add_fault_text, carries_faul
 from mlcc.targets.llvm.codegen.ir_text import quoted
 from mlcc.targets.llvm.codegen.pool import SET_PARALLEL_FOR, SET_THREADS, carries_pool
 from mlcc.targets.llvm.host.c_functions import emit_c_functions
+from mlcc.targets.llvm.host.profile_counters import define_counters
 from mlcc.targets.llvm.host.query import Query
 from mlcc.targets.llvm.host.run import Run
 from mlcc.targets.plan.exports import error_messages, public_functions, symbol_of
@@ -199,6 +200,8 @@ def _module_wide(shared: Shared) -> None:
     module.helper(name, _TIME.format(name=name), shared=True)
     if shared.ctx.packed:
         _packed_functions(shared)
+    if shared.ctx.options.profile:
+        define_counters(shared)
     if carries_pool(module):
         for word, callee, type in (
             ("set_parallel_for", SET_PARALLEL_FOR, "ptr"), ("set_num_threads", SET_THREADS, "i32"),

@@ -21,6 +21,7 @@ from mlcc.targets.llvm.codegen.ir_text import Value as Operand
 from mlcc.targets.llvm.codegen.signature import param_type
 from mlcc.targets.llvm.codegen.types import memory_type
 from mlcc.targets.llvm.host.packed_calls import PackedCalls
+from mlcc.targets.llvm.host.profile_counters import count_call, start_timing
 from mlcc.targets.plan.prim import offset_bytes
 from mlcc.targets.plan.steps import (
     ZERO,
@@ -226,12 +227,18 @@ class Run:
                 values.append(casts.to_memory(self.emitter, value, param.var.dtype))
             else:
                 values.append(self._resized(value, param_type(param)))
-        values += [self.code.value(s) for s in step.symbols]
+        symbols = [self.code.value(s) for s in step.symbols]
+        values += symbols
         if sig.result is not None:
             values.append(fn.alloca(memory_type(sig.result)))
         values.append(NULL if step.workspace is None else self._pointers[step.workspace])
         # not inlined: a graph may call a kernel many times, and LLVM is slow on huge functions
-        self._propagate_error(fn.call("i32", f"@{kernel.symbol}", values, attrs="noinline"))
+        timed = self.shared.ctx.options.profile
+        start = start_timing(self.shared, fn) if timed else None
+        code = fn.call("i32", f"@{kernel.symbol}", values, attrs="noinline")
+        if start is not None:
+            count_call(self.shared, fn, self.func.name, step, symbols, start)
+        self._propagate_error(code)
 
     def _resized(self, value: Operand, type: str) -> Operand:
         """Convert an i1 or i64 to an integer of another width."""

@@ -1,0 +1,83 @@
+"""The counters of a profiled object: the time, the number and the sizes of every call of a kernel.
+
+`ptr PREFIX_profile()` returns a writable table of int64: first the address of `clock_gettime`, which whoever measures
+stores there, then a row for each call site: nanoseconds, calls, and the kernel's symbols at the last call. A call is
+timed by two readings of the clock around it. Without a clock the times stay 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.relax.origins import origin
+from mlcc.runtime.abi import PLACEHOLDER_PREFIX
+from mlcc.targets.llvm.codegen.context import ProfiledCall, Shared
+from mlcc.targets.llvm.codegen.ir_text import FunctionText, Value, integer
+from mlcc.targets.plan.steps import CallKernel
+
+_TABLE = "mlcc_profile_table"
+_FIXED = 2  # cells of a row before the symbols
+_NOW = f"""define internal i64 @mlcc_profile_now() noinline nounwind {{
+entry:
+  %time = alloca [2 x i64], align 8
+  %clock = load ptr, ptr @{_TABLE}
+  %unset = icmp eq ptr %clock, null
+  br i1 %unset, label %none, label %read
+none:
+  ret i64 0
+read:
+  %code = call i32 %clock(i32 1, ptr %time)
+  %s = load i64, ptr %time
+  %n.p = getelementptr inbounds i64, ptr %time, i64 1
+  %n = load i64, ptr %n.p
+  %sn = mul i64 %s, 1000000000
+  %now = add i64 %sn, %n
+  ret i64 %now
+}}"""
+_ACCESS = f"""define ptr @{PLACEHOLDER_PREFIX}_profile() nounwind {{
+entry:
+  ret ptr @{_TABLE}
+}}"""
+
+
+def start_timing(shared: Shared, fn: FunctionText) -> Value:
+    """Emit the reading of the clock before a call."""
+    shared.ctx.module.helper("mlcc_profile_now", _NOW)
+    return fn.call("i64", "@mlcc_profile_now", [])
+
+
+def count_call(
+    shared: Shared, fn: FunctionText, func: str, step: CallKernel, symbols: list[Value], start: Value
+) -> None:
+    """Emit the second reading of the clock, and the update of the call site's counters."""
+    calls = shared.ctx.profiled
+    row = 1 + sum(_FIXED + len(call.symbols) for call in calls)
+    names = tuple(s.name for s in shared.ctx.kernels[step.kernel].signature.symbols)
+    calls.append(ProfiledCall(func, step.kernel, names, step.span))
+    elapsed = fn.binary("sub", fn.call("i64", "@mlcc_profile_now", []), start)
+    table = Value("ptr", f"@{_TABLE}")
+    for at, amount in enumerate((elapsed, integer("i64", 1))):
+        cell = fn.gep("i64", table, integer("i64", row + at))
+        fn.store(fn.binary("add", fn.load("i64", cell, 8), amount), cell, 8)
+    for at, symbol in enumerate(symbols):
+        fn.store(symbol, fn.gep("i64", table, integer("i64", row + _FIXED + at)), 8)
+
+
+def define_counters(shared: Shared) -> None:
+    """Define the table, after all functions are emitted."""
+    cells = 1 + sum(_FIXED + len(call.symbols) for call in shared.ctx.profiled)
+    shared.ctx.module.global_(_TABLE, f"internal global [{cells} x i64] zeroinitializer, align 8")
+    shared.ctx.module.helper(f"{PLACEHOLDER_PREFIX}_profile", _ACCESS)
+
+
+def profile_facts(shared: Shared) -> list[dict[str, Any]]:
+    """Return the manifest entries of the rows: function, kernel, symbols, and the place of the call in the text."""
+    facts = []
+    for call in shared.ctx.profiled:
+        entry: dict[str, Any] = {"function": call.function, "kernel": call.kernel, "symbols": list(call.symbols)}
+        if call.span is not None:
+            entry |= {"file": call.span.source.name, "line": call.span.source.line_col(call.span.start)[0]}
+            comment = origin(call.span)
+            entry |= {"origin": comment} if comment else {}
+        facts.append(entry)
+    return facts
