@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mlcc.array_files import array_names_by_param, read_array
-from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.errors import CompileError, MlccError, did_you_mean, error
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +47,38 @@ def arguments_by_name(
         return tuple(int(v) for v in array.reshape(-1)) if param.kind == "shape" else array.reshape(-1)[0].item()
 
     return [value(param, param.name) for param in callee.spec.params]
+
+
+def arguments_of_each(
+    callees: Sequence[Any], paths: Sequence[str], arrays: Mapping[str, Any], ignore_extra: bool = False,
+    spare: Callable[[Any], Mapping[str, Any]] = lambda callee: {},
+) -> list[list[Any]]:  # fmt: skip
+    """The arguments of several functions, by `arguments_by_name`: each takes the arrays that it has parameters for.
+
+    An array is wrong if no function takes it. `spare` makes arrays for the parameters of a function that get none.
+    With several functions, messages begin with the file that a function is from, of `paths`.
+    """
+    if len(callees) == 1:
+        return [arguments_by_name(callees[0], arrays, ignore_extra, spare(callees[0]))]
+    untaken = set(arrays)
+    for callee in callees:
+        taken = assign(arrays, list(leaves_by_name(callee)), optional_names(callee)).values()
+        untaken -= {array for arrays_of in taken for array in arrays_of}
+    untaken -= set(getattr(arrays, "weights", ()))
+    findings: list[Diagnostic] = []
+    arguments = []
+    for callee, path in zip(callees, paths, strict=True):
+        try:
+            arguments.append(arguments_by_name(callee, arrays, True, spare(callee)))
+        except MlccError as exc:
+            findings += [replace(d, message=f"{path}: {d.message}") for d in exc.diagnostics]
+    if untaken and not ignore_extra:
+        names = dict.fromkeys(name for callee in callees for name in leaves_by_name(callee))
+        whole = f"none of {', '.join(dict.fromkeys(paths))}"
+        findings += _extra([name for name in arrays if name in untaken], whole, [*names], arrays)
+    if findings:
+        raise CompileError(findings)
+    return arguments
 
 
 def optional_names(callee: Any) -> tuple[str, ...]:
@@ -131,7 +163,8 @@ def _missing(
 
 
 def _extra(extra: Sequence[str], func: str, names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> list[Diagnostic]:
-    """An error for each array that no parameter takes."""
+    """An error for each array that no parameter takes. `func` names a function, or says that it is none of several."""
+    has = "has a parameter" if func.startswith("none of ") else "has no parameter"
     findings = []
     for name in extra:
         help = did_you_mean_any_case(name, names) or f"its parameters are {', '.join(names) or 'none'}"
@@ -140,7 +173,7 @@ def _extra(extra: Sequence[str], func: str, names: Sequence[str], arrays: Mappin
         elif re.fullmatch(r"arr_\d+", name) and names:
             some = ", ".join(f"{n}={n}" for n in names[:3]) + (", ..." if len(names) > 3 else "")
             help = f"give the arrays names: numpy.savez(path, {some})"
-        findings.append(error("E0004", f"{func} has no parameter `{name}`", help=help))
+        findings.append(error("E0004", f"{func} {has} `{name}`", help=help))
     if findings:
         last = findings[-1]
         findings[-1] = replace(last, help=f"{last.help}. --ignore-extra leaves out what no parameter takes")

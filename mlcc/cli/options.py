@@ -566,21 +566,22 @@ def load_inputs(paths: Sequence[str], weights: Sequence[str] = ()) -> InputArray
 
 
 def choose_inputs(
-    callees: Sequence[Any], arrays: Mapping[str, Any], is_random: bool, sizes: Sequence[str], ignore_extra: bool = False
-) -> list[list[Any]]:
+    callees: Sequence[Any], arrays: Mapping[str, Any], is_random: bool, sizes: Sequence[str],
+    ignore_extra: bool = False, paths: Sequence[str] = (),
+) -> list[list[Any]]:  # fmt: skip
     """The arguments of a call of each function: arrays from files, and random ones for other parameters if that was
-    asked for.
+    asked for. An array is for all functions that have a parameter of its name. `paths` are the functions' files.
 
     Raises CompileError E0004, E0017, UsageError.
     """
-    from mlcc.call_by_name import arguments_by_name
+    from mlcc.call_by_name import arguments_of_each
 
     if not is_random:
         if sizes:
             raise click.UsageError("--size says what --random makes: pass that, too")
-        return [arguments_by_name(callee, arrays, ignore_extra) for callee in callees]
+        return arguments_of_each(callees, paths, arrays, ignore_extra)
     from mlcc.random_inputs import check_sizes, random_inputs
 
     known = parse_symbol_sizes(sizes)
     check_sizes(known, callees)
-    return [arguments_by_name(c, arrays, ignore_extra, random_inputs(c, arrays, known)) for c in callees]
+    return arguments_of_each(callees, paths, arrays, ignore_extra, lambda c: random_inputs(c, arrays, known))

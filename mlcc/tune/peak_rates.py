@@ -32,6 +32,10 @@ class PeakRates:
         speed = next((s for _, s, size in self.levels if traffic <= size), self.levels[-1][1])
         return operations / self.flops, traffic / speed
 
+    def level(self, traffic: float) -> str:
+        """Return the name of the smallest level that the traffic fits."""
+        return next((name for name, _, size in self.levels if traffic <= size), self.levels[-1][0])
+
     def max_with(self, other: PeakRates | None) -> PeakRates:
         """The maximum rates of two measurements of one machine."""
         if other is None:

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlcc.ir import tir
+from mlcc.ir.intrinsics import name_of
 from mlcc.ir.node import children, find, walk
 from mlcc.passes.lowering.work_estimate import extent_at
 from mlcc.tune.contracts import Task
 from mlcc.tune.peak_rates import PeakRates
 
 _ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min, tir.Call)
+_FREE = ("if_then_else", "assume_number")  # calls that compute nothing
 
 
 def least_seconds(task: Task, floors: PeakRates) -> float:
@@ -86,7 +88,7 @@ def _accesses(func: tir.PrimFunc, sizes: Mapping[tir.Var, int]) -> Counter[tir.B
 
 def _arithmetic(value: tir.Expr) -> int:
     """Count the floating-point operations in an expression."""
-    return sum(node.dtype.is_float for node in find(value, *_ARITHMETIC))
+    return sum(node.dtype.is_float and name_of(node) not in _FREE for node in find(value, *_ARITHMETIC))
 
 
 def _sizes(task: Task) -> dict[tir.Var, int]:
