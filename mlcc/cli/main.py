@@ -38,6 +38,7 @@ COMMANDS = {
     "help": "Show the help of a command, or explain a topic.",
     "import": "Import a model of PyTorch or ONNX as text.",
     "inspect": "Show the manifest of an artifact.",
+    "lsp": "Serve an editor: findings, hover, completion, formatting.",
     "ops": "List the operators, with their parameters.",
     "passes": "Run passes over a module and print the result.",
     "run": "Run a function of a module or artifact on arrays from files.",

@@ -84,6 +84,12 @@ CODES: dict[str, tuple[str, str]] = {
         "run kernels in their versions for it), MLCC_CUDA_DEVICE (a number), MLCC_CUDA_DRIVER (pycuda or bindings), "
         "MLCC_TRACEBACK (0 or 1). An empty variable counts as unset.",
     ),
+    "E0019": (
+        "the language server needs pygls",
+        "`mlcc lsp` speaks the Language Server Protocol through pygls, an optional dependency. Install it into the "
+        "environment of mlcc: `pip install 'mlcc[lsp]'`. Editors that start another `mlcc` than the shell does need the "
+        "path of this one in their settings.",
+    ),
     "E0090": (
         "wrong usage of a command",
         "The command line does not fit the command: an option that it does not have, a value that the option does not "

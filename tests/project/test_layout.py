@@ -83,6 +83,7 @@ STOREYS = """
     mlcc.driver mlcc.passes.check_each
     mlcc.tune mlcc.frontend
     mlcc.reference
+    mlcc.lsp
     mlcc.cli
     mlcc.__main__
 """

@@ -72,10 +72,10 @@ class _ScriptInterface:
         self._known_sizes: dict[str, tuple[tir.PrimFunc, int]] = {}  # functions, with how many loops and blocks
 
     def primitives(self) -> list[str]:
-        return [*registry.names(), *registry.ALIASES, *_METHODS]
+        return [*registry.names(), *registry.ALIASES, *METHODS]
 
     def call(self, name: str, args: list[Any], kwargs: dict[str, Any], span: Span) -> Any:
-        method = _METHODS.get(name)
+        method = METHODS.get(name)
         try:
             if method is None:
                 result = self._schedule.call(name, tuple(args), kwargs, span)
@@ -170,7 +170,7 @@ class _ScriptInterface:
             self._show(self._schedule.mod.script())
 
 
-_METHODS: dict[str, Callable[..., Any]] = {
+METHODS: dict[str, Callable[..., Any]] = {
     "get": _ScriptInterface._get, "work_on": _ScriptInterface._work_on, "seed": _ScriptInterface._seed,
     "show": _ScriptInterface._print, "schedule_by_rule": _ScriptInterface._by_rule,
 }  # fmt: skip

@@ -1,0 +1,136 @@
+"""Forms of the language that are no operators or intrinsics: types, loops, blocks, allocations.
+
+Operators and intrinsics have pages in `mlcc.reference`; what is here is told by `docs/language.md` at length.
+"""
+
+from __future__ import annotations
+
+# name -> (how it is written, what it means)
+FORMS: dict[str, tuple[str, str]] = {
+    "I.ir_module": ("@I.ir_module", "Marks a class as a module: functions that may call each other as `cls.name`."),
+    "I.module_attrs": ("I.module_attrs({...})", "Attributes of the module."),
+    "I.module_global_infos": ('I.module_global_infos({"vdevice": [...]})', "Virtual devices of the module."),
+    "I.vdevice": ('I.vdevice("cuda", 0)', "A virtual device, by its target and index."),
+    "R.function": ("@R.function", "A graph-level function: tensors in, tensors out. `pure=False` allows effects."),
+    "R.Tensor": (
+        'R.Tensor((4, "n"), "float32")',
+        "The type of a tensor: shape, dtype, or `ndim=` where the shape "
+        "is not known. A quoted size is a variable, bound where it first stands alone.",
+    ),
+    "R.Shape": ('R.Shape(["n", 4])', "The type of a shape, or `ndim=` where its sizes are not known."),
+    "R.Tuple": ("R.Tuple(R.Tensor(...), ...)", "The type of a tuple."),
+    "R.Prim": ('R.Prim("int64")', "The type of a scalar; `value=` where it is known."),
+    "R.Callable": (
+        "R.Callable((R.Tensor(...),), R.Tensor(...), True)",
+        "The type of a function: parameters, result, purity.",
+    ),
+    "R.Object": ("R.Object", "The type of anything."),
+    "R.Any": ("R.Any", "The type of anything, as TVM 0.27 writes it."),
+    "R.dataflow": (
+        "with R.dataflow():",
+        "A block without effects or branches; passes rewrite what is inside. It ends in `R.output`.",
+    ),
+    "R.output": ("R.output(lv, ...)", "The variables of a dataflow block that are visible after it."),
+    "R.func_attr": ('R.func_attr({"key": value})', "Attributes of the function."),
+    "R.const": ('R.const(1.0, "float32")', "A constant tensor, from a number or nested lists."),
+    "R.data": ('R.data("key", R.Tensor((4,), "float32"))', "A constant whose data lie in a file beside the text."),
+    "R.shape": ("R.shape([n, 4])", "A shape as a value."),
+    "R.prim_value": ("R.prim_value(n)", "A scalar as a value."),
+    "R.str": ('R.str("text")', "A string as a value."),
+    "R.dtype": ('R.dtype("float32")', "A dtype as a value."),
+    "R.ExternFunc": ('R.ExternFunc("name")', "A packed function, by its registered name."),
+    "R.device": ('R.device("cpu", 0)', "A device, by its kind and index."),
+    "R.tuple": ("R.tuple(x, y)", "A tuple; `(x, y)` is the same."),
+    "R.match_cast": (
+        'R.match_cast(x, R.Tensor(("n",), "float32"))',
+        "Checks at run time that a value has a type, and binds the sizes in it.",
+    ),
+    "T.prim_func": (
+        "@T.prim_func",
+        "A loop-level function: buffers in, buffers out. `private=True` hides it outside the module.",
+    ),
+    "T.Buffer": (
+        'T.Buffer((4, n), "float32")',
+        "A buffer: shape, dtype (float32 by default), `strides=`, `elem_offset=`, `scope=`, `align=`.",
+    ),
+    "T.match_buffer": (
+        'A = T.match_buffer(a, (n,), "float32")',
+        "Views a handle, or a region of a buffer, as a buffer.",
+    ),
+    "T.alloc_buffer": (
+        'C = T.alloc_buffer((4, 4), "float32", scope="global")',
+        "A buffer of the function or block, of unknown contents.",
+    ),
+    "T.alloc_local": ('C = T.alloc_local((4,), "float32")', "A buffer in the registers of a thread."),
+    "T.alloc_shared": ('C = T.alloc_shared((64,), "float32")', "A buffer in the shared memory of a thread block."),
+    "T.alloc_scalar": ('x = T.alloc_scalar("float32")', "A variable that can be assigned to."),
+    "T.decl_buffer": ('B = T.decl_buffer((n,), "float32", data=A.data)', "Another view of memory that exists."),
+    "T.allocate": ('a = T.allocate([16], "float32", "global")', "A pointer to memory, as older texts write it."),
+    "T.block": (
+        'with T.block("C"):',
+        "A block: axes, reads, writes and a body that computes one point. Schedules name it.",
+    ),
+    "T.init": ("with T.init():", "What a reduction starts with; it runs once for each point of the spatial axes."),
+    "T.axis.spatial": (
+        "vi = T.axis.spatial(64, i)",
+        "A spatial axis of a block: its extent, and its value in the loops.",
+    ),
+    "T.axis.reduce": (
+        "vk = T.axis.reduce(32, k)",
+        "A reduction axis of a block: its extent, and its value in the loops.",
+    ),
+    "T.axis.scan": ("vi = T.axis.scan(64, i)", "An axis whose points run in order."),
+    "T.axis.opaque": ("vi = T.axis.opaque(64, i)", "An axis of which nothing is known."),
+    "T.axis.remap": (
+        'vi, vj, vk = T.axis.remap("SSR", [i, j, k])',
+        "Several axes that are loops: `S` spatial, `R` reduction.",
+    ),
+    "T.reads": (
+        "T.reads(A[vi, vk], B[vk, vj])",
+        "The regions that a block reads; found by mlcc where they are not stated.",
+    ),
+    "T.writes": ("T.writes(C[vi, vj])", "The regions that a block writes; found by mlcc where they are not stated."),
+    "T.where": ("T.where(i * 4 + j < n)", "The iterations of the loops for which the block runs."),
+    "T.block_attr": ('T.block_attr({"key": value})', "Annotations of a block."),
+    "T.func_attr": ('T.func_attr({"key": value})', "Attributes of the function, such as `tir.noalias`."),
+    "T.attr": ('T.attr(node, "key", value)', "An attribute of the statements that follow, or of a `with`."),
+    "T.grid": ("for i, j in T.grid(m, n):", "Nested serial loops."),
+    "T.serial": ("for i in T.serial(n):", "A loop; `range(n)` is the same."),
+    "T.parallel": ("for i in T.parallel(n):", "A loop whose iterations run on several threads of the CPU."),
+    "T.vectorized": ("for i in T.vectorized(8):", "A loop that becomes vector instructions."),
+    "T.unroll": ("for i in T.unroll(4):", "A loop that is written out."),
+    "T.thread_binding": (
+        'for i in T.thread_binding(128, "threadIdx.x"):',
+        "A loop over the threads or blocks of a GPU.",
+    ),
+    "T.launch_thread": ('tx = T.launch_thread("threadIdx.x", 128)', "An axis of threads of the kernel."),
+    "T.env_thread": ('tx = T.env_thread("threadIdx.x")', "The variable of an axis of threads."),
+    "T.evaluate": ("T.evaluate(call)", "A call for its effects."),
+    "T.Assert": ('with T.Assert(n > 0, "message"):', 'A check at run time; `assert n > 0, "message"` is the same.'),
+    "T.buffer_store": ("T.buffer_store(A, value, [i])", "A store; `A[i] = value` is the same."),
+    "T.let": ("x = T.let(var, value)", "A value with a name inside an expression."),
+    "T.bind": ("x = T.bind(value)", "A value with a name."),
+    "T.Cast": ('T.Cast("float16", x)', "Converts a value to a dtype."),
+    "T.Select": ("T.Select(condition, a, b)", "One of two values, both of which are computed."),
+    "T.max": ("T.max(a, b)", "The larger of two numbers."),
+    "T.min": ("T.min(a, b)", "The smaller of two numbers."),
+    "T.floordiv": ("T.floordiv(a, b)", "The quotient, rounded down: `a // b`."),
+    "T.floormod": ("T.floormod(a, b)", "The remainder of the quotient that is rounded down: `a % b`."),
+    "T.truncdiv": ("T.truncdiv(a, b)", "The quotient, rounded to zero, as in C."),
+    "T.truncmod": ("T.truncmod(a, b)", "The remainder of the quotient that is rounded to zero, as in C."),
+    "T.ceildiv": ("T.ceildiv(a, b)", "The quotient, rounded up."),
+    "T.max_value": ('T.max_value("int32")', "The largest number of a dtype."),
+    "T.min_value": ('T.min_value("int32")', "The smallest number of a dtype, where a maximum starts."),
+    "T.infinity": ('T.infinity("float32")', "Infinity."),
+    "T.Ramp": ("T.Ramp(base, stride, lanes)", "A vector: base, base + stride, ..."),
+    "T.Broadcast": ("T.Broadcast(value, lanes)", "A vector of equal lanes."),
+    "T.Shuffle": ("T.Shuffle([a, b], [0, 2])", "Lanes of vectors, selected by their numbers."),
+    "T.handle": ('T.handle("float32")', "A pointer; as the type of a parameter, of an array."),
+    "T.ptr": ('T.ptr("float32", "global")', "The type of a pointer."),
+    "T.var": ('n = T.var("int32")', "A variable, for sizes that a call binds."),
+    "T.comm_reducer": (
+        "T.comm_reducer(lambda x, y: x + y, [T.float32(0)])",
+        "How a reduction combines two values, and its identity.",
+    ),
+    "T.index_map": ("T.index_map(lambda i, j: (j, i))", "A map of indices."),
+}
