@@ -87,9 +87,8 @@ CODES: dict[str, tuple[str, str]] = {
     "E0019": (
         "the language server needs pygls",
         "`mlcc lsp` speaks the Language Server Protocol through pygls, an optional dependency. Install it into the "
-        "environment of mlcc: `pip install 'mlcc[lsp]'`. Editors that start another `mlcc` than the shell does "
-        "need the "
-        "path of this one in their settings.",
+        "environment of mlcc: `pip install 'mlcc[lsp]'`. If your editor starts another `mlcc` than your shell, set the "
+        "path of this one in its settings.",
     ),
     "E0090": (
         "wrong usage of a command",
