@@ -1,4 +1,4 @@
-"""`mlcc explain R.nn.conv2d`, `mlcc explain E0312`."""
+"""The command `mlcc explain`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_topic(text: str) -> bool:
 
 
 def _pages(topic: str) -> list[str]:
-    """The pages of a topic. Raises CompileError (E0006) if there are none."""
+    """Return the pages of a topic. Raises CompileError (E0006) if there are none."""
     from mlcc.codes import codes
     from mlcc.errors import CompileError, did_you_mean, error
 
@@ -53,12 +53,16 @@ def _pages(topic: str) -> list[str]:
             raise CompileError(error("E0006", f"there is no code {topic}", help=help))
         title, text = entry
         return [f"{code}: {title}\n\n{click.wrap_text(text, width=100)}"]
+    from mlcc.cli.main import COMMANDS
     from mlcc.reference.pages import pages, topics
 
     found = pages(topic)
     if not found:
         known = list(topics())
         bare = {name.partition(".")[2] or name: name for name in known}
-        help = did_you_mean(topic, [*known, *bare]) or "`mlcc explain --list` lists all topics"
+        if topic in COMMANDS:
+            help = f"`mlcc help {topic}` shows the help of the command"
+        else:
+            help = did_you_mean(topic, [*known, *bare]) or "`mlcc explain --list` lists all topics"
         raise CompileError(error("E0006", f"there is no page about `{topic}`", help=help))
     return found

@@ -223,6 +223,8 @@ def test_explain_knows_every_code(mlcc: Tool) -> None:
     for code in codes():
         assert code in mlcc("explain", code)
     mlcc("explain", "E9999", code=1)
+    mlcc("explain", "compile", code=1)
+    assert "`mlcc help compile`" in mlcc.err
 
 
 def test_bench_interleaves_its_artifacts(mlcc: Tool) -> None:
