@@ -16,12 +16,10 @@ from mlcc.ir.tir import Stmt
 
 STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
 ASYNC_STAGES = "software_pipeline_async_stages"
-ROLLED = "mlcc.pipeline_rolled"  # what is left to do after the loop is done in it
-PART = "software_pipeline_part"  # the key of the brackets
-DOUBLE_BUFFER = "double_buffer_scope"  # of a block: which of its writes gets memory twice at least
-BULK_COPY = (
-    "mlcc.bulk_copy"  # of a block: the copy engine of a GPU does what it copies, see `mlcc.passes.gpu.bulk_tiles`
-)
+ROLLED = "mlcc.pipeline_rolled"  # of a loop: the epilogue runs inside it, with the first stages under a condition
+PART = "software_pipeline_part"  # the key of the attribute statements around the parts of an iteration
+DOUBLE_BUFFER = "double_buffer_scope"  # of a block: the index of the written buffer that gets two versions or more
+BULK_COPY = "mlcc.bulk_copy"  # of a block: the copy engine of a GPU makes the copy (`mlcc.passes.gpu.bulk_tiles`)
 MAX_STAGES = 16
 
 
