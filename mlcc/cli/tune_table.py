@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.5  # between two updates of the table
 LINE_SECONDS = 60.0
-_HEAD = ("kernel", "share", "default", "best", "gain", "of floor", "trials", "")
+_HEAD = ("kernel", "share", "default", "best", "gain", "of roofline", "trials", "")
 
 
 def table(made: Tuning, rows: int | None = None, final: bool = False) -> list[str]:
