@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlcc.array_files import SUFFIXES, ArrayFile, arrays_content
 from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.files import Content, Destination, byte_chunks, watch_reads, write_files
+from mlcc.plugins import loaded_paths
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,6 +161,7 @@ class Outputs:
         self._outputs: dict[Hashable, Output] = {}
         self._problems: list[Diagnostic] = []
         self._seen = watch_reads() if watch else set[str]()
+        self.read(*loaded_paths())
 
     # ------------------------------------------------------------ declaring inputs and outputs
 

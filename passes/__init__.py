@@ -1,9 +1,25 @@
-"""The pass manager and the passes. `PASSES` names each pass; its module is imported when the pass is first named."""
+"""The pass manager and the passes. `PASSES` names each pass; its module is imported when the pass is first named.
+
+`Pass`, `PassContext`, `register` and `unregister` are for passes from outside.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from mlcc import plugins
+
+if TYPE_CHECKING:
+    from mlcc.passes.manage.manager import Pass as Pass
+    from mlcc.passes.manage.manager import PassContext as PassContext
+    from mlcc.passes.manage.registry import register as register
+    from mlcc.passes.manage.registry import unregister as unregister
 
 if __name__ != "mlcc.passes":
     raise ImportError("import mlcc.passes, not " + __name__)
 
-PASSES: dict[str, str] = {
+PASSES: dict[str, str | type[Pass]] = {  # registered passes are classes
     "adjust-matmul-order": "mlcc.passes.graph.adjust_matmul_order:AdjustMatmulOrder",
     "allocate-barriers": "mlcc.passes.gpu.mbarriers:AllocateBarriers",
     "allocate-thread-memory": "mlcc.passes.gpu.thread_workspace:AllocateThreadMemory",
@@ -94,3 +110,26 @@ PASSES: dict[str, str] = {
 }
 
 ALIASES: dict[str, str] = {"remove-unused": "dead-code"}
+
+_PUBLIC = {
+    "Pass": "mlcc.passes.manage.manager",
+    "PassContext": "mlcc.passes.manage.manager",
+    "register": "mlcc.passes.manage.registry",
+    "unregister": "mlcc.passes.manage.registry",
+}
+
+
+def is_pass(name: str) -> bool:
+    """Return True for the name or alias of a pass: mlcc's, a registered one, or that of an installed package."""
+    return name in PASSES or name in ALIASES or name in plugins.installed(plugins.PASSES)
+
+
+def names() -> list[str]:
+    """Return the names of all passes, those of installed packages last."""
+    return list(dict.fromkeys([*PASSES, *plugins.installed(plugins.PASSES)]))
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'mlcc.passes' has no attribute {name!r}")

@@ -47,7 +47,7 @@ VARIABLES: Mapping[str, Variable] = {
         "The threads that compiled code runs on (default: the CPUs that the process may use).", "E0817",
     ),
     "MLCC_TRACEBACK": Variable(
-        _SWITCH, _SWITCH_WORDS, "1: an internal error shows Python's traceback, for reports of faults."
+        _SWITCH, _SWITCH_WORDS, "1: an internal error, or one in a file that was loaded, shows Python's traceback."
     ),
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mlcc.cli.options import in_option, level_option, pipeline_option, size_option, target_option
+from mlcc.cli.options import in_option, level_option, load_option, pipeline_option, size_option, target_option
 
 
 @click.command("analyze")
@@ -16,6 +16,7 @@ from mlcc.cli.options import in_option, level_option, pipeline_option, size_opti
 @target_option("cuda")
 @level_option
 @pipeline_option
+@load_option
 def command(
     file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, as_json: bool, target: str,
     level: int | None, pipeline: str | None,

@@ -12,6 +12,7 @@ from mlcc.cli.options import (
     extern_options,
     inputs_options,
     level_option,
+    load_option,
     pipeline_option,
     records_option,
     target_option,
@@ -49,6 +50,7 @@ MIN_SAMPLE_SECONDS = 1e-3  # a shorter sample would measure the resolution of th
 @target_option("llvm{cpu=native}")
 @level_option
 @pipeline_option
+@load_option
 @records_option
 @extern_options
 @env_option

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlcc.cli.options import echo_stderr, warn, warnings_option
+from mlcc.cli.options import echo_stderr, load_option, warn, warnings_option
 
 if TYPE_CHECKING:
     from mlcc.errors import Diagnostic
@@ -20,6 +20,7 @@ _POLL = 0.2  # seconds between two looks at the files
 @click.command("check")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
+@load_option
 @warnings_option
 def command(files: tuple[str, ...], watch: bool) -> int:
     """Parse and verify each FILE (default: standard input), and show the findings of all files.

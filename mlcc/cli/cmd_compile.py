@@ -19,6 +19,7 @@ from mlcc.cli.options import (
     extern_options,
     force_option,
     level_option,
+    load_option,
     pipeline_files,
     pipeline_option,
     records_option,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 @click.option("--sanitize", is_flag=True, help="Check every memory access at run time (docs/sanitize.md); slower.")
 @level_option
 @pipeline_option
+@load_option
 @records_option
 @dump_options
 @extern_options

@@ -6,12 +6,15 @@ import re
 
 import click
 
+from mlcc.cli.options import load_option
+
 _CODE = re.compile(r"[EWew]\d+")
 
 
 @click.command("explain", context_settings={"ignore_unknown_options": True})
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option("--list", "listed", is_flag=True, help="List everything that has a page.")
+@load_option
 def command(topics: tuple[str, ...], listed: bool) -> None:
     """Explain an operator (R.nn.conv2d), an intrinsic (T.exp), a pass (fuse), a schedule primitive (sch.split), a
     target (llvm), an optimization level (-O2), a variable (MLCC_JOBS), `exit-codes`, or a diagnostic code (E0312).

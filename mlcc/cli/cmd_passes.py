@@ -16,6 +16,7 @@ from mlcc.cli.options import (
     echo_stderr,
     force_option,
     level_option,
+    load_option,
     records_option,
     target_option,
     warn,
@@ -33,6 +34,7 @@ from mlcc.passes.manage.levels import MEANING, level_of
     metavar="PIPELINE",
     help="The pipeline, such as 'bind-params{params=w.npz},fuse' (default: -O2).",
 )
+@load_option
 @level_option
 @records_option
 @click.option(
@@ -94,7 +96,7 @@ def command(
     if help_pass is not None:
         from mlcc.errors import CompileError, error
         from mlcc.options.typed import kebab
-        from mlcc.passes import ALIASES, PASSES
+        from mlcc.passes import is_pass
 
         asked_pass, help_pass = help_pass, kebab(help_pass)
         groups = {
@@ -104,7 +106,7 @@ def command(
         if group is not None:
             click.echo(f"{help_pass}: {group}")
             return 0
-        if help_pass not in PASSES and help_pass not in ALIASES:
+        if not is_pass(help_pass):
             raise CompileError(error("E0501", f"there is no pass `{asked_pass}`", help=no_pass_help(asked_pass)))
         click.echo(help_text(help_pass))
         return 0
@@ -213,14 +215,21 @@ def _never_dumped(pipeline: Any, *asked: str | None) -> list[Any]:
 
 def _list(target: str) -> int:
     from mlcc import backends
-    from mlcc.passes import ALIASES, PASSES
-    from mlcc.passes.manage.manager import summary
+    from mlcc.errors import CompileError
+    from mlcc.passes import ALIASES, names
+    from mlcc.passes.manage.manager import clashing_packages, summary
 
     backend = backends.of(target)
 
-    width = max(map(len, [*PASSES, *ALIASES]))
-    for name in PASSES:
-        click.echo(f"{name:{width}}  {summary(name)}")
+    width = max(map(len, [*names(), *ALIASES]))
+    for name in names():
+        try:
+            text = summary(name)
+        except CompileError as exc:  # a pass of an installed package
+            text = exc.diagnostics[0].message
+        click.echo(f"{name:{width}}  {text}")
+    for name, package in clashing_packages():
+        click.echo(f"{name:{width}}  of the package {package} is not available: mlcc has a pass of that name")
     for alias, name in ALIASES.items():
         click.echo(f"{alias:{width}}  alias of {name}")
     click.echo()

@@ -12,6 +12,7 @@ from mlcc.cli.options import (
     extern_options,
     inputs_options,
     level_option,
+    load_option,
     pipeline_option,
     records_option,
     target_option,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 @target_option("llvm{cpu=native}")
 @level_option
 @pipeline_option
+@load_option
 @records_option
 @extern_options
 @env_option

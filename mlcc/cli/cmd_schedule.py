@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcc.cli.options import data_option, force_option, refuse_options, target_option
+from mlcc.cli.options import data_option, force_option, load_option, refuse_options, target_option
 
 if TYPE_CHECKING:
     from mlcc.files import Content
@@ -32,6 +32,7 @@ _AUTO_OPTIONS = {"why": "--why", "plans": "--plans"}
     metavar="N",
     help="With --auto: print the N best plans of each function, as choices to edit.",
 )
+@load_option
 @target_option("llvm{cpu=native}")
 @click.option(
     "--seed", metavar="N", default=0, show_default=True, help="The seed of sampling; -1 draws a new one for each run."

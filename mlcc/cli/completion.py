@@ -47,17 +47,17 @@ def targets(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 def passes(ctx: click.Context, incomplete: str) -> Iterable[str]:
     """Pipelines with one more pass."""
-    from mlcc.passes import ALIASES, PASSES
+    from mlcc.passes import ALIASES, names
 
     start = incomplete[: incomplete.rfind(",") + 1]
-    return [start + name for name in (*PASSES, *ALIASES, "O0", "O1", "O2", "O3", "lower")]
+    return [start + name for name in (*names(), *ALIASES, "O0", "O1", "O2", "O3", "lower")]
 
 
 def pass_names(ctx: click.Context, incomplete: str) -> Iterable[str]:
     """Names of passes."""
-    from mlcc.passes import ALIASES, PASSES
+    from mlcc.passes import ALIASES, names
 
-    return [*PASSES, *ALIASES]
+    return [*names(), *ALIASES]
 
 
 def topics(ctx: click.Context, incomplete: str) -> Iterable[str]:

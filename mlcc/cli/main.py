@@ -167,6 +167,9 @@ def run(argv: list[str]) -> int:
         return code
     except (OSError, ValueError):  # standard error is full or closed, so nothing can be reported
         return EXIT_INPUT
+    finally:
+        if "mlcc.plugins" in sys.modules:
+            sys.modules["mlcc.plugins"].unload_all()
 
 
 def _run(argv: list[str], settings: dict[str, str]) -> int:
@@ -176,6 +179,7 @@ def _run(argv: list[str], settings: dict[str, str]) -> int:
         return result if isinstance(result, int) else 0
     except MlccError as exc:
         report(exc, **settings)
+        _show_cause(exc)
         return EXIT_MACHINE if isinstance(exc, MachineError) else EXIT_INPUT
     except click.exceptions.Exit as exc:
         return exc.exit_code
@@ -204,6 +208,13 @@ def _run(argv: list[str], settings: dict[str, str]) -> int:
 
             report(packed_function_error(exc), **settings)  # type: ignore[arg-type]
             return EXIT_INPUT
+        if "mlcc.plugins" in sys.modules:
+            foreign = sys.modules["mlcc.plugins"].failure(exc)
+            if foreign is not None:
+                foreign.__cause__ = exc
+                report(foreign, **settings)
+                _show_cause(foreign)
+                return EXIT_INPUT
         if isinstance(exc, OSError):
             return _report_system_error(exc, settings)
         return _report_bug(exc, argv)
@@ -324,6 +335,18 @@ def _show_usage(exc: click.ClickException, argv: list[str], settings: dict[str, 
     hint = usage.usage_hint(exc, argv)
     if hint is not None:
         click.echo(f"  help: {hint}", err=True)
+
+
+def _show_cause(exc: MlccError) -> None:
+    """Print the traceback of an exception of code from outside (`--load`), if MLCC_TRACEBACK asks for it."""
+    plugins = sys.modules.get("mlcc.plugins")
+    if plugins is not None and isinstance(exc, plugins.PluginError) and exc.__cause__ is not None:
+        import traceback
+
+        from mlcc.runtime.settings import is_on
+
+        if is_on("MLCC_TRACEBACK"):
+            traceback.print_exception(exc.__cause__)
 
 
 def _too_deep(settings: dict[str, str]) -> int:

@@ -142,6 +142,26 @@ def env_option(command: Any) -> Any:
     )(command)  # fmt: skip
 
 
+def load_option(command: Any) -> Any:
+    """Add `--load`, which runs files before anything else of the command; `main.run` unloads them."""
+    return click.option(
+        "--load", multiple=True, metavar="FILE", is_eager=True, expose_value=False, callback=_load_files,
+        help="Load passes, operators and schedule rules from a Python file. It runs with your rights: name only files "
+        "you trust. Repeatable.",
+    )(command)  # fmt: skip
+
+
+def _load_files(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> None:
+    if ctx.resilient_parsing:  # completing a line runs nothing
+        return
+    for path in paths:
+        if path == "-":
+            raise click.UsageError("--load takes the name of a file, not standard input")
+        from mlcc.passes.manage.registry import load_file
+
+        load_file(path)
+
+
 def threads_option(command: Any) -> Any:
     return click.option(
         "--threads", type=click.IntRange(1), metavar="N",
@@ -384,6 +404,7 @@ def build_object(
         pieces = artifact.pieces() if hasattr(artifact, "pieces") else [artifact.emit(artifact.loadable)]
         return pieces
 
+    from mlcc import plugins
     from mlcc.cache.object_cache import cached_object, covers_target
     from mlcc.cli.terminal import VERBOSE, verbosity
 
@@ -391,6 +412,7 @@ def build_object(
         "target": target, "level": level_of(level, sanitize), "pipeline": pipeline,
         "from": None if pipeline is None else os.getcwd(), "extern": sorted(allow_extern), "native": allow_native,
         "prefix": prefix, "sanitize": sanitize, "warnings": warnings_wanted(), "records": records_key(db),
+        "plugins": plugins.state(),
     }  # fmt: skip
     if not keep or not covers_target(target):
         return make()

@@ -13,6 +13,11 @@ CODES: dict[str, tuple[str, str]] = {
         "`--dump-before` and `--dump-after` name a pass that the pipeline does not have: nothing is shown. "
         "`--print-pipeline` shows which passes run.",
     ),
+    "W0503": (
+        "a schedule rule from outside failed",
+        "A rule of a loaded file or an installed package raised an exception at the place that is shown. The kernel "
+        "went to the next rule. A rule that does not apply calls `not_applicable`.",
+    ),
     "E0500": (
         "a pipeline's text cannot be read",
         "A pipeline is a list of passes separated by commas, each with options in braces: "
@@ -140,6 +145,29 @@ CODES: dict[str, tuple[str, str]] = {
         "no schedules are chosen for the target",
         "The rules of `auto-schedule` go by facts about a CPU or a GPU; a backend that names neither has none. Leave "
         "the pass out, or apply schedules of your own (`schedule{script=...}`).",
+    ),
+    "E0550": (
+        "a Python file that cannot be loaded",
+        "`--load FILE` runs a Python file that defines passes, or registers operators and schedule rules "
+        "(docs/adding-a-pass.md). It is not valid Python, it failed at the place that is shown, or a pass in it is not "
+        "complete: a frozen dataclass, a subclass of `mlcc.passes.Pass`, with a `name`, a method `run`, and options of "
+        "types that a pipeline can give. Nothing of it is then registered.",
+    ),
+    "E0551": (
+        "a name that is taken",
+        "A pass, an operator or a schedule rule from outside has the name of one that mlcc has, or that another file "
+        "or package has. It never takes its place: rename it.",
+    ),
+    "E0552": (
+        "an entry point that cannot be used",
+        "An installed package names passes (`mlcc.passes`), operators (`mlcc.operators`) and schedule rules "
+        "(`mlcc.schedule_rules`) as entry points. Importing what it names failed, or that is no pass, operator or "
+        "rule, or has another name than the entry point. Mend the package, or uninstall it.",
+    ),
+    "E0553": (
+        "an exception of code from outside",
+        "A pass, an operator or a rule of a loaded file or an installed package raised an exception at the place that "
+        "is shown, or returned what is none of a pass. `MLCC_TRACEBACK=1` shows Python's traceback.",
     ),
     "E0548": (
         "weights that cannot be quantized as asked",

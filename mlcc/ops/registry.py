@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mlcc import plugins
 from mlcc.errors import Span
 from mlcc.ir import relax, tir
 from mlcc.ir.node import replace
@@ -172,13 +173,15 @@ def get(name: str) -> OpDef | None:
 
 
 def register(name: str, impl: Impl) -> None:
-    """Register an operator for programs and passes. Raises ValueError if the name is taken or the parameters do not
-    parse."""
-    if is_operator(name):
-        raise ValueError(f"there is an operator `{name}` already")
+    """Register an operator for programs and passes. Raises ValueError if the name, or an alias, is taken or the
+    parameters do not parse."""
+    for one in (name, *impl.aliases):
+        if is_operator(one):
+            raise plugins.NameTaken(f"there is an operator `{one}` already")
     stated_signature(impl)
     entries()[short_name(name)] = impl
     _clear_caches()
+    plugins.on_unload(lambda: unregister(name) if is_operator(name) else None)
 
 
 def unregister(name: str) -> None:

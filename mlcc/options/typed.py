@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import types
 import typing
 from collections.abc import Collection, Mapping
@@ -71,6 +72,11 @@ def given_fields(value: Any) -> list[tuple[str, Any]]:
 
 def kebab(name: str) -> str:
     return name.replace("_", "-")
+
+
+def is_kebab(name: str) -> bool:
+    """Return True for lower-case words with dashes, which begin with a letter."""
+    return re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) is not None
 
 
 def describe_type(hint: Any) -> str:

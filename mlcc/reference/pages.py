@@ -55,7 +55,7 @@ def topics() -> Iterator[str]:
     from mlcc import backends
     from mlcc.ir.intrinsics import INTRINSICS
     from mlcc.ops.signature import EXPANDED, names
-    from mlcc.passes import PASSES
+    from mlcc.passes import names as pass_names
     from mlcc.passes.manage.levels import LEVELS
     from mlcc.passes.schedule import registry
     from mlcc.runtime.settings import VARIABLES
@@ -63,7 +63,7 @@ def topics() -> Iterator[str]:
     yield from (f"R.{name.removeprefix('relax.')}" for name in names())
     yield from (f"R.{name}" for name in EXPANDED)
     yield from (f"T.{name}" for name in INTRINSICS)
-    yield from PASSES
+    yield from pass_names()
     yield from (f"sch.{name}" for name in registry.names())
     yield from (f"-{name}" for name in LEVELS)
     yield from VARIABLES
@@ -106,6 +106,8 @@ def _operator(topic: str) -> str | None:
     lines = [f"R.{signature_text(short)}", ""]
     if section is not None:
         lines += [_section_text(section), ""]
+    elif reference_doc(short):
+        lines += [_filled(reference_doc(short)), ""]
     return "\n".join([*lines, *operator_notes(short)])
 
 
@@ -132,6 +134,14 @@ def _compilation(short: str, op: OpDef) -> str:
     if short in SPECIAL_OPERATORS:
         return "It cannot be compiled: it runs in the interpreter only."
     return "It can be read, passed through and printed, but neither compiled nor interpreted."
+
+
+def reference_doc(name: str) -> str:
+    """The docstring of the NumPy reference of an operator from outside, which has no section."""
+    from mlcc.ops.entries import entry
+
+    reference = entry(name).numpy
+    return inspect.getdoc(reference) or "" if inspect.isfunction(reference) else ""
 
 
 def _intrinsic(topic: str) -> str | None:
@@ -180,11 +190,12 @@ def _operands(kind: str) -> str:
 
 def _pass(topic: str) -> str | None:
     from mlcc.options.typed import kebab
-    from mlcc.passes import ALIASES, PASSES
+    from mlcc.passes import is_pass
     from mlcc.passes.manage.manager import help_text
     from mlcc.passes.tvm_names import counterpart, hint
 
     name = kebab(topic)
+    return help_text(name) if is_pass(name) else None
     if name in PASSES or name in ALIASES:
         return help_text(name)
     ours = counterpart(topic)

@@ -15,10 +15,9 @@ from mlcc.ir.versions import version_names
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.eligibility import why_ineligible
-from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
 from mlcc.passes.auto_schedule.kernel import AnyKernel, RuleNotApplicable
 from mlcc.passes.auto_schedule.rule import Rule
-from mlcc.passes.auto_schedule.rules import RULES
+from mlcc.passes.auto_schedule.rules import rules_for
 from mlcc.passes.auto_schedule.tuning_choices import RequestedChoices, TuningChoice
 from mlcc.passes.auto_schedule.widen_half import compute_halves_in_float32
 from mlcc.passes.schedule.trace import Trace
@@ -62,14 +61,13 @@ def schedule_module(
     with gc_disabled():  # collecting garbage among live trees took a fifth of the time
         for at, (name, func) in enumerate(functions.items()):
             function_facts = facts(func) if callable(facts) else facts
-            default_rules = GPU_RULES if isinstance(function_facts, GpuFacts) else RULES
             with working("auto-schedule", name, at, len(functions)):
                 outcomes.append(
                     schedule_function(
                         func,
                         name,
                         function_facts,
-                        default_rules if rules is None else rules,
+                        rules,
                         constants.get(name, frozenset()),
                     )
                 )
@@ -102,14 +100,18 @@ def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
 
 
 def schedule_function(
-    func: tir.PrimFunc, name: str, facts: Facts, rules: Sequence[Rule] = RULES,
+    func: tir.PrimFunc, name: str, facts: Facts, rules: Sequence[Rule] | None = None,
     constants: frozenset[int] = frozenset(),
 ) -> RuleOutcome:  # fmt: skip
-    """Schedule a function by the first rule that takes it, unless it is left alone. `constants`: see `AnyKernel.of`."""
+    """Schedule a function by the first rule that takes it, unless it is left alone. `constants`: see `AnyKernel.of`.
+
+    `rules` defaults to those for the kind of machine.
+    """
     ineligible = why_ineligible(func)
     if ineligible is not None:
         return RuleOutcome(name, None, f"left alone: {ineligible}")
-    return apply_first_rule(prepare_kernel(func, name, facts, constants), rules)
+    tried = rules_for(facts) if rules is None else rules
+    return apply_first_rule(prepare_kernel(func, name, facts, constants), tried)
 
 
 def apply_first_rule(

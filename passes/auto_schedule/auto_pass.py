@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from mlcc import plugins
 from mlcc.backends import facts_of
+from mlcc.errors import Diagnostic, Severity
 from mlcc.ir.module import IRModule
 from mlcc.machine.target import Target
-from mlcc.passes.auto_schedule.apply_rules import report, schedule_module
+from mlcc.passes.auto_schedule.apply_rules import RuleOutcome, report, schedule_module
 from mlcc.passes.lowering.versions import function_facts
 from mlcc.passes.manage.manager import Observer, Pass, PassContext
 from mlcc.relax.origins import kernel_origins
@@ -33,9 +35,22 @@ class AutoSchedule(Pass):
         facts_of(ctx.target)  # raises an error for a target without rules, even if there are no functions
         scheduled = module.copy()
         for outcome in schedule_module(module, lambda func: function_facts(func, ctx.target)):
+            ctx.warned.extend(_foreign_failures(outcome))
             if outcome.func is not None:
                 scheduled.update_func(outcome.name, outcome.func)
         return scheduled
+
+
+def _foreign_failures(outcome: RuleOutcome) -> list[Diagnostic]:
+    """Return a warning (W0503) for a rule from outside mlcc that failed because of a bug."""
+    found = [] if outcome.broken is None else [plugins.failure(outcome.broken, f"a rule failed on `{outcome.name}`")]
+    help = "the kernel went to the next rule; `--why-schedule` shows to which"
+    return [
+        replace(d, code="W0503", severity=Severity.WARNING, help=help)
+        for exc in found
+        if exc is not None
+        for d in exc.diagnostics
+    ]
 
 
 @dataclass

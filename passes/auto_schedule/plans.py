@@ -12,7 +12,6 @@ from math import prod
 from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.apply_rules import (
     Facts,
     RuleOutcome,
@@ -21,9 +20,8 @@ from mlcc.passes.auto_schedule.apply_rules import (
     prepare_kernel,
 )
 from mlcc.passes.auto_schedule.eligibility import why_ineligible
-from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
 from mlcc.passes.auto_schedule.rule import Rule
-from mlcc.passes.auto_schedule.rules import RULES
+from mlcc.passes.auto_schedule.rules import rules_for
 from mlcc.passes.auto_schedule.tuning_choices import RequestedChoices
 from mlcc.records.workload import candidate_key
 
@@ -77,7 +75,7 @@ class Plans:
         if ineligible is not None:
             raise CompileError(error("E0697", f"`{name}` has no plans: {ineligible}", func.span))
         self.name = name
-        self.rules = GPU_RULES if isinstance(facts, GpuFacts) else RULES
+        self.rules = rules_for(facts)
         self._start = prepare_kernel(func, name, facts, constants)
         self._start.sch.share_steps()
 

@@ -54,6 +54,8 @@ def _reason(name: str, module: IRModule) -> tuple[str, str] | None:
     operators = any(_operators(module))
     graphs = any(isinstance(f, relax.Function) for f in module.functions.values())
     kernels = any(isinstance(f, tir.PrimFunc) for f in module.functions.values())
+    if not _folder(name):
+        return None
     if _folder(name) in _OF_KERNELS:
         if kernels:
             return None
@@ -73,7 +75,11 @@ def _reason(name: str, module: IRModule) -> tuple[str, str] | None:
 
 
 def _folder(name: str) -> str:
-    return PASSES[name].removeprefix("mlcc.passes.").partition(".")[0]
+    """The folder of mlcc's that a pass is from; empty for a pass from outside."""
+    place = PASSES.get(name)
+    if not isinstance(place, str) or not place.startswith("mlcc.passes."):
+        return ""
+    return place.removeprefix("mlcc.passes.").partition(".")[0]
 
 
 def _operators(module: IRModule) -> Iterator[str]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
-from mlcc import backends
+from mlcc import backends, plugins
 from mlcc.errors import CompileError, Diagnostic, MlccError, did_you_mean, error, render
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import one_line
 from mlcc.machine.target import Target
 from mlcc.options.text import Item, format_item, parse_list
-from mlcc.options.typed import Codes, describe_type, given_fields, kebab, typed_fields
-from mlcc.passes import ALIASES, PASSES
+from mlcc.options.typed import Codes, describe_type, given_fields, is_kebab, kebab, typed_fields
+from mlcc.passes import ALIASES, PASSES, is_pass, names
 from mlcc.passes.manage.stages import BLOCKS, STEP, stage_of
 from mlcc.recursion import FRAMES_WITH_C, deep_recursion, gc_disabled
 
@@ -129,14 +130,60 @@ def pass_names(pipeline: str) -> list[str]:
 
 def pass_class(name: str) -> type[Pass]:
     """Return the class of a pass by name or alias. Raise KeyError for an unknown one."""
-    module, _, attribute = PASSES[ALIASES.get(name, name)].partition(":")
+    known = ALIASES.get(name, name)
+    place = PASSES.get(known)
+    if place is None:
+        return _installed_pass(known)
+    if isinstance(place, type):
+        return place
+    module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+
+
+def _installed_pass(name: str) -> type[Pass]:
+    """Return the pass of an installed package. Raise KeyError for an unknown one, CompileError E0552 for a bad one."""
+
+    def check(cls: object) -> str | None:
+        problem = invalid_pass(cls)
+        return problem or (f"calls itself `{cls.name}`" if cls.name != name else None)  # type: ignore[attr-defined]
+
+    cls: type[Pass] | None = plugins.load_installed(plugins.PASSES, name, check)
+    if cls is None:
+        raise KeyError(name)
+    return cls
+
+
+def clashing_packages() -> list[tuple[str, str]]:
+    """Return (name, package) for each entry point whose name is that of a pass of mlcc's."""
+    entries = plugins.installed(plugins.PASSES)
+    return [(name, plugins.owner(entry)) for name, entry in entries.items() if name in PASSES or name in ALIASES]
+
+
+def invalid_pass(cls: object) -> str | None:
+    """Return what is wrong with a class that should be a pass, to follow its name; None if nothing is."""
+    if not isinstance(cls, type) or not issubclass(cls, Pass):
+        return "is no subclass of mlcc.passes.Pass"
+    if not is_kebab(cls.name):
+        return f"needs a `name` of lower-case words with dashes, not {cls.name!r}"
+    if cls.run is Pass.run:
+        return "has no method `run`"
+    params = cls.__dict__.get("__dataclass_params__")
+    if params is None or not params.frozen:
+        return "is no frozen dataclass: write @dataclass(frozen=True) above it"
+    try:
+        hints = typing.get_type_hints(cls)
+    except Exception as exc:  # noqa: BLE001 - whatever an annotation may raise
+        return f"has an annotation that cannot be evaluated: {exc}"
+    for option in fields(cls):
+        if hints[option.name] is not typing.Any and describe_type(hints[option.name]) == "a value":
+            return f"has an option `{option.name}` of a type that texts cannot give"
+    return None
 
 
 def _parse_pass(item: Item, target: str) -> Pass:
     """Return the pass that an item of a pipeline's text names. Raise CompileError."""
     name = kebab(item.name)
-    if name not in PASSES and name not in ALIASES:
+    if not is_pass(name):
         raise CompileError(_unknown_pass(item, target))
     cls = pass_class(name)
     return cls(**typed_fields(item, cls, _CODES, "pass"))
@@ -159,7 +206,7 @@ def no_pass_help(name: str, more: Iterable[str] = ()) -> str:
     """Return the help for a name that is none of a pass: the counterpart of a pass of TVM, or the nearest name."""
     from mlcc.passes.tvm_names import hint
 
-    close = did_you_mean(kebab(name), [*PASSES, *ALIASES, *more])
+    close = did_you_mean(kebab(name), [*names(), *ALIASES, *more])
     return hint(name) or close or "`mlcc passes --list` names them all"
 
 
@@ -171,7 +218,6 @@ def summary(name: str) -> str:
 def help_text(name: str) -> str:
     """Return the text of `mlcc passes --help-pass NAME`: docstring, options, names in TVM, aliases."""
     import inspect
-    import typing
 
     from mlcc.passes.tvm_names import names_in_tvm
 
@@ -283,6 +329,8 @@ def _run_pass(
     try:
         with gc_disabled():
             result = current.run(module, ctx)
+        if not isinstance(result, IRModule):
+            raise TypeError(f"`run` returned {type(result).__name__}, not a module")
         if functions_before != module.functions:  # functions compare by identity
             raise AssertionError(f"`{current.name}` changed the module that it was given")
         for observer in observers:
@@ -291,6 +339,9 @@ def _run_pass(
     except (MlccError, PassFailed, RecursionError, MemoryError):
         raise
     except Exception as exc:
+        foreign = plugins.failure(exc, f"pass `{current}` failed", type(current))
+        if foreign is not None:
+            raise foreign from exc
         from mlcc.passes.manage.reproducer import write_reproducer
 
         path = write_reproducer(module, Pipeline(pipeline.passes[at:]), ctx, exc)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from mlcc.errors import CompileError, Diagnostic, Severity, error
 from mlcc.ir.module import Func, IRModule
 from mlcc.options.typed import kebab
-from mlcc.passes import ALIASES, PASSES
+from mlcc.passes import ALIASES, is_pass
 from mlcc.passes.manage.manager import Observer, Pass, Pipeline, no_pass_help
 
 _DUMP = "# --- "
@@ -228,7 +228,7 @@ def parse_names(text: str) -> list[str] | None:
     if text in ("", "*"):
         return None
     names = [n for n in re.split(r"[,\s]+", text) if n]
-    unknown = [n for n in names if kebab(n) not in PASSES and kebab(n) not in ALIASES]
+    unknown = [n for n in names if not is_pass(kebab(n))]
     if unknown:
         raise CompileError([error("E0501", f"no pass `{n}`", help=no_pass_help(n)) for n in unknown])
     return [kebab(n) for n in names]

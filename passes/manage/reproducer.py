@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shlex
 import tempfile
 import traceback
 from typing import TYPE_CHECKING
 
+from mlcc import plugins
 from mlcc.ir.module import IRModule
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ def write_reproducer(
 
     `command` is the command that reproduces the bug, by default the passes for the same target.
     """
-    command = command or f"mlcc passes FILE -t '{ctx.target}'"
+    loads = "".join(f" --load {shlex.quote(os.path.abspath(path))}" for path in plugins.loaded_paths())
+    command = (command or f"mlcc passes FILE -t '{ctx.target}'") + loads
     try:
         text = module.script()
         handle, path = tempfile.mkstemp(prefix="mlcc-bug-", suffix=".mlc")

@@ -88,6 +88,16 @@ mlcc.no_such_name
         assert any(f"user.py:{line}:" in s and text.lower() in s.lower() for s in said.splitlines()), (line, said)
 
 
+@pytest.mark.parametrize(
+    "name", ["one_file.py", "hardswish/operator.py", "hardswish/approximate.py", "hardswish/rule.py"]
+)
+def test_code_that_extends_mlcc_has_types(installed: Path, name: str) -> None:
+    said = checked(installed, (ROOT / "samples" / "plugin" / name).read_text())
+    assert "Success" in said, said
+    wrong = checked(installed, "from mlcc.passes import Pass, register\nPass().rum()\nregister(3)\n")
+    assert "user.py:2:" in wrong and "user.py:3:" in wrong
+
+
 def test_the_file_of_the_user_runs() -> None:
     spec = importlib.util.spec_from_file_location("user", USER)
     assert spec is not None and spec.loader is not None

@@ -19,6 +19,7 @@ STOREYS = """
     mlcc.errors mlcc.temporaries mlcc.recursion mlcc.progress
     mlcc.runtime mlcc.codes
     mlcc.files
+    mlcc.plugins
     mlcc.array_folders
     mlcc.array_files
     mlcc.numpy_command
