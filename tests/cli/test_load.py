@@ -113,6 +113,10 @@ def test_commands_that_take_pipelines_or_texts_load(mlcc: Tool) -> None:
     mlcc("passes", "s.mlc", *LOAD, "-p", "lower-to-tir", "-o", "tir.mlc")
     assert "sch.parallel" in mlcc("schedule", "tir.mlc", *LOAD, "--auto", "--why")
     assert "rule rows-in-parallel: rows in parallel" in mlcc.err
+    mlcc.file("rule.mls", 'sch.schedule_by_rule("rows-in-parallel", {}, func_name="softsign", target="llvm")\n')
+    assert "T.parallel(" in mlcc("schedule", "tir.mlc", "--script", "rule.mls", *LOAD)
+    mlcc("schedule", "tir.mlc", "--script", "rule.mls", code=1)
+    assert "there is no rule `rows-in-parallel`" in mlcc.err
     mlcc("schedule", "tir.mlc", "--auto", "--why")
     assert "rows-in-parallel" not in mlcc.err
 
