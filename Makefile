@@ -7,7 +7,7 @@ CC ?= cc
 # NumPy's own kernels, not those that a machine's settings pin: slower ones would flatter us
 unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 
-.PHONY: help run test test-quick test-all test-durations check fuzz diff bench gpu-check gpu-bench golden clean
+.PHONY: help run test test-quick test-all test-durations check docs fuzz diff bench gpu-check gpu-bench golden clean
 
 help:
 	@echo 'make run     set up $(VENV), compile the digits model and run it on the test images'
@@ -15,6 +15,7 @@ help:
 	@echo 'make test-quick  a share of each file, in two minutes'
 	@echo 'make test-all    all cases of all tests'
 	@echo 'make check   format, lint, types (make test runs the tests)'
+	@echo 'make docs    write the documentation as a site into build/site; a link that leads nowhere is an error'
 	@echo 'make fuzz    long fuzzing (SECONDS_EACH=300)'
 	@echo 'make diff    the whole differential campaign against apache-tvm'
 	@echo 'make bench   timings as ratios, of compiling too, against other compilers; BENCH="speed --quick --only mlp" for a part'
@@ -61,6 +62,15 @@ check: $(VENV)/.test
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/python scripts/typecheck.py
+
+$(VENV)/.docs: $(VENV)/.python setup.cfg
+	@echo 'installing mkdocs-material into $(VENV)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo 'build/site/index.html'
 
 fuzz: $(VENV)/.test
 	@$(BIN)/python -m pytest tests/fuzz --fuzz-seconds $(or $(SECONDS_EACH),300) -s
