@@ -108,7 +108,7 @@ def _parameters(document: Document, offset: int) -> list[Item]:
     call = document.call_at(offset)
     if call is None:
         return []
-    missing = parameters(call.callee)[call.argument :]
+    missing = parameters(call.callee)[max(call.argument - len(call.given), 0) :]
     return [Item(f"{p}=", "parameter", call.callee) for p in missing if p not in call.given]
 
 

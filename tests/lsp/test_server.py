@@ -15,35 +15,9 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-from client import Client  # noqa: E402
+from client import MODULE, Client  # noqa: E402
 
 pytest.importorskip("pygls")
-
-MODULE = """\
-# PASSES: fuse,lower-to-tir
-@I.ir_module
-class Module:
-    @T.prim_func
-    def scale(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
-        C = T.alloc_buffer((4, 8), "float32")
-        for i, j in T.grid(4, 8):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = T.exp(A[vi, vj])
-        for i, j in T.grid(4, 8):
-            with T.block("B"):
-                wi, wj = T.axis.remap("SS", [i, j])
-                B[wi, wj] = C[wi, wj] * T.float32(2)
-
-    @R.function
-    def main(x: R.Tensor(("n", 8), "float32")):
-        n = T.int64()
-        with R.dataflow():
-            y = R.nn.relu(x)
-            total = R.sum(y, axis=[1], keepdims=True)
-            R.output(total)
-        return total
-"""
 
 
 @pytest.fixture(scope="module")
