@@ -1,0 +1,2 @@
+autocmd BufRead,BufNewFile *.mlc setfiletype mlc
+autocmd BufRead,BufNewFile *.mls setfiletype mls

@@ -1,0 +1,2 @@
+runtime! ftplugin/mlc.vim
+setlocal formatprg<
