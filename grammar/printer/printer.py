@@ -6,6 +6,7 @@ what is well-formed reads back to a structurally equal node that prints to the s
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from mlcc.grammar.constants import data_lines
@@ -33,6 +34,14 @@ def script(node: Any, dialect: str = "mlcc", data: bool = True, style: Style = C
     ValueError for an unknown dialect.
     """
     return _write(node, dialect, data, style=style)[0]
+
+
+def show(node: Any, dialect: str = "mlcc") -> None:
+    """Print the text of a node, highlighted on a terminal, which is also spared the data of large constants."""
+    from mlcc.colors import is_terminal
+    from mlcc.grammar.printer.highlight import print_highlighted
+
+    print_highlighted(script(node, dialect, data=not is_terminal(sys.stdout)))
 
 
 def constant_data(node: Any) -> dict[str, TensorData]:

@@ -90,9 +90,11 @@ class IRModule:
 
         return script(self, dialect=dialect)
 
-    def show(self) -> None:
-        """Print the text."""
-        print(self.script())
+    def show(self, dialect: str = "mlcc") -> None:
+        """Print the text, highlighted on a terminal."""
+        from mlcc.grammar.printer.printer import show
+
+        show(self, dialect=dialect)
 
     def __str__(self) -> str:
         return self.script()

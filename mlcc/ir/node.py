@@ -93,9 +93,19 @@ class Node(_Spanned):
             return f"<{type(self).__name__} that cannot be printed>"
 
     def __str__(self) -> str:
+        return self.script().rstrip("\n")
+
+    def script(self, dialect: str = "mlcc") -> str:
+        """Return the node as text; see `mlcc.script`."""
         from mlcc.grammar.printer.printer import script
 
-        return script(self).rstrip("\n")
+        return script(self, dialect=dialect)
+
+    def show(self, dialect: str = "mlcc") -> None:
+        """Print the text, highlighted on a terminal."""
+        from mlcc.grammar.printer.printer import show
+
+        show(self, dialect=dialect)
 
 
 _fields[Node], _meaning[Node], _child_fields[Node], _defaults[Node] = (), (), {}, {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.backends import LazyFunction
 from mlcc.errors import CompileError, Diagnostic, Label, Span, did_you_mean, error
+from mlcc.grammar.printer.highlight import print_highlighted
 from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.passes.schedule import registry
@@ -132,9 +133,9 @@ class Schedule(Primitives):
             raise CompileError(self._diagnostic("remove_rv", exc, self._state, None)) from None
 
     def show(self) -> None:
-        """Print the module and the trace."""
-        print(self.mod.script())
-        print(self.trace)
+        """Print the module and the trace, highlighted on a terminal."""
+        self.mod.show()
+        print_highlighted(f"{self.trace}\n")
 
     def nest(self, func_name: str | None = None) -> str:
         """The loops and blocks of a function (or of all) as a few lines of text."""

@@ -16,7 +16,7 @@ PARTS = ("grammar", "passes", "targets", "runtime")
 # area is a module or a package; the longest name counts. Areas of one line know nothing of each other.
 STOREYS = """
     mlcc
-    mlcc.errors mlcc.temporaries mlcc.recursion mlcc.progress
+    mlcc.errors mlcc.temporaries mlcc.recursion mlcc.progress mlcc.colors
     mlcc.runtime mlcc.codes
     mlcc.files
     mlcc.plugins
