@@ -170,6 +170,8 @@ def invalid_pass(cls: object) -> str | None:
     params = cls.__dict__.get("__dataclass_params__")
     if params is None or not params.frozen:
         return "is no frozen dataclass: write @dataclass(frozen=True) above it"
+    if any(option.name in ("name", "needs_blocks", "requires") for option in fields(cls)):
+        return "has `name` or the like as an option: annotate it as ClassVar"
     try:
         hints = typing.get_type_hints(cls)
     except Exception as exc:  # noqa: BLE001 - whatever an annotation may raise

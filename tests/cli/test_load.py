@@ -146,6 +146,7 @@ def place(found: str) -> tuple[str, int, int, str]:
         (PASS.replace('"do-it"', '"lower"'), (8, 1, "E0551"), "there is a group of passes `lower` already"),
         (PASS.replace('"do-it"', '"Do_It"'), (8, 1, "E0550"), "lower-case words with dashes"),
         (PASS.replace("@dataclass(frozen=True)", ""), (8, 1, "E0550"), "no frozen dataclass"),
+        (PASS.replace("ClassVar[str] =", "str ="), (8, 1, "E0550"), "annotate it as ClassVar"),
         (PASS.replace("def run", "def ran"), (8, 1, "E0550"), "no method `run`"),
         (PASS.replace("    def run", "    it: object = None\n    def run"), (8, 1, "E0550"), "an option `it`"),
         ("from mlcc import ops\nops.register('nn.relu', ops.Impl('x'))\n", (2, 1, "E0551"), "operator `nn.relu`"),
