@@ -53,7 +53,7 @@ CASES = [
     steps("decompose under the reduction", "l, m = sch.split(k, factors=[4, 8])", "sch.decompose_reduction(b, m)"),
     steps("unknown intrinsic", 'sch.tensorize(i, "dot_16x16")'),
     steps("print", "print(sch.mod)"),
-    steps("show", "sch.mod.show()"),
+    steps("text", "sch.mod.script()"),
     steps("while", "while True:", "    sch.parallel(i)"),
     steps("bracket", "sch.parallel(i"),
 ]

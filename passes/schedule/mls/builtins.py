@@ -292,6 +292,8 @@ _EXPRESSIONS: dict[str, tuple[Callable[..., tir.Expr], int]] = {
 def dotted(owner: Module, name: str) -> Any:
     """Return `owner.name`. Raises Wrong."""
     path = f"{owner.path}.{name}"
+    if path in SCHEDULES or path == "IPython.display" or path in DISPLAYS:
+        return Module(path)
     if name in ("tir", "tirx", "s_tir", "script", "schedule", "IndexMap") or owner.path == "tvm.script":
         return Module(path)
     if name == "from_func" and owner.path.endswith(".IndexMap"):
@@ -301,11 +303,15 @@ def dotted(owner: Module, name: str) -> Any:
     if name in NAMES or name in _EXPRESSIONS or name == "Cast":
         return Method(owner, name)
     help = did_you_mean(name, [*NAMES, *_EXPRESSIONS])
-    if name == "Schedule":
-        help = "the schedule is given as `sch`; a script cannot create one"
-    elif name in ("TensorIntrin", "register"):
+    if name in ("TensorIntrin", "register"):
         help = 'register_tensor_intrin("name", file="intrinsic.mlc") registers one from a file'
     raise ScriptError("E0601", f"`{path}` is not part of the script language", help)
+
+
+# what makes a schedule in programs, and what shows a text in notebooks
+_HOMES = ("mlcc", "tvm", "tvm.tir", "tvm.s_tir", "tvm.tir.schedule", "tvm.s_tir.schedule")
+SCHEDULES = tuple(f"{home}.Schedule" for home in _HOMES)
+DISPLAYS = tuple(f"IPython.display.{name}" for name in ("Code", "HTML", "Markdown", "Pretty", "display"))
 
 
 def _from_func(budget: Budget, mapping_function: Any, inverse_index_map: Any = None) -> MapWithInverse:
@@ -345,4 +351,6 @@ def builtins(more: dict[str, Values]) -> dict[str, Any]:
     return known | {name: Module(path) for name, path in _MODULES.items()}
 
 
-_MODULES = {"tvm": "tvm", "tir": "tvm.tir", "T": "T", "IndexMap": "tvm.tir.IndexMap"}
+_MODULES = {
+    "tvm": "tvm", "tir": "tvm.tir", "T": "T", "IndexMap": "tvm.tir.IndexMap", "mlcc": "mlcc", "IPython": "IPython",
+}  # fmt: skip

@@ -11,7 +11,7 @@ from mlcc.errors import CompileError, Label, Source, Span, did_you_mean
 from mlcc.grammar.syntax import tree
 from mlcc.ir import tir
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
-from mlcc.passes.schedule.mls.builtins import METHODS, builtins, dotted, invoke, make
+from mlcc.passes.schedule.mls.builtins import DISPLAYS, METHODS, SCHEDULES, builtins, dotted, invoke, make
 from mlcc.passes.schedule.mls.operators import binary, compare, element, elements, part, truth, unary
 from mlcc.passes.schedule.mls.values import (
     MAX_CALLS,
@@ -22,6 +22,7 @@ from mlcc.passes.schedule.mls.values import (
     Method,
     Module,
     ScheduleArgument,
+    ScheduledModule,
     ScriptError,
     copy_argument,
     describe,
@@ -76,6 +77,8 @@ class Expressions:
         self.known = builtins({"register_tensor_intrin": _needs_place})
         self.globals: dict[str, Any] = {SCHEDULE_NAME: ScheduleArgument()}
         self.frames: list[Frame] = []
+        self.applied = 0  # primitives
+        self.begun = False  # by a line `sch = tvm.tir.Schedule(mod)`
 
     def span(self, cst: tree.Node) -> Span:
         return Span(self.source, cst.start, cst.end)
@@ -207,6 +210,8 @@ class Expressions:
 
     def part_of(self, base: Any, cst: tree.Index) -> Any:
         """Return the part of `base` that an index node selects."""
+        if isinstance(base, ScheduledModule):
+            return base
         items = cst.items
         if len(items) == 1 and isinstance(items[0], tree.Slice):
             bounds = (items[0].low, items[0].high, items[0].step)
@@ -230,10 +235,17 @@ class Expressions:
             known = self.steps.primitives()
             if name in known:
                 return Method(base, name)
+            if name == "mod":
+                return ScheduledModule()
             if name in _PYTHON_ONLY:
                 raise ScriptError("E0601", f"`{SCHEDULE_NAME}.{name}` is for Python: a script applies primitives only")
             help = did_you_mean(name, known) or "docs/schedules.md lists the primitives"
             raise ScriptError("E0610", f"a schedule has no primitive `{name}`", help)
+        if isinstance(base, ScheduledModule):
+            if name == "show":
+                return Method(ScheduleArgument(), "show")
+            message = f"`{SCHEDULE_NAME}.mod.{name}` is for Python: a script only shows a module"
+            raise ScriptError("E0601", message, _SHOW)
         if isinstance(base, Module):
             return dotted(base, name)
         if isinstance(base, (tir.For, tir.Block)):
@@ -253,6 +265,10 @@ class Expressions:
 
     def _call(self, cst: tree.Call) -> Any:
         callee = self.value(cst.function)
+        if isinstance(callee, Module) and callee.path in SCHEDULES:
+            return self._schedule(cst)
+        if isinstance(callee, Module) and callee.path in DISPLAYS:
+            return None  # the result of a script is its module
         args = self._items(cst.args)
         kwargs = {keyword.name: self.value(keyword.value) for keyword in cst.keywords}
         if isinstance(callee, Method):
@@ -279,10 +295,23 @@ class Expressions:
         fn = METHODS[type(method.owner)][method.name]
         return invoke(method.name, fn, self.budget, [method.owner, *args], kwargs)
 
+    def _schedule(self, cst: tree.Call) -> ScheduleArgument:
+        """The schedule that is given, for `tvm.tir.Schedule(mod)`: programs begin with it; of the arguments, the seed
+        counts."""
+        if self.applied:
+            help = "begin another script: each has one schedule, of the module that it is given"
+            raise ScriptError("E0601", "this would begin another schedule, and steps were applied to this one", help)
+        for keyword in cst.keywords:
+            if keyword.name == "seed":
+                self.steps.call("seed", [self.value(keyword.value)], {}, self.span(cst))
+        self.begun = True
+        return ScheduleArgument()
+
     def _apply(self, name: str, args: list[Any], kwargs: dict[str, Any], cst: tree.Call) -> Any:
         """Apply a primitive to the schedule."""
         self.budget.spend(self.steps.cost())
         self.frames[-1].steps += 1
+        self.applied += 1
         given = [copy_argument(a, self.budget) for a in args]
         named = {key: copy_argument(a, self.budget) for key, a in kwargs.items()}
         try:
@@ -341,7 +370,8 @@ def _node_attribute(node: tir.For | tir.Block, name: str) -> Any:
     raise ScriptError("E0601", f"{describe(node)} has no `{name}`", help)
 
 
-_PYTHON_ONLY = ("mod", "trace", "state", "copy", "seed", "fork_seed", "func_working_on", "get_sref", "remove_rv")
+_SHOW = f"`{SCHEDULE_NAME}.show()` prints it, `mlcc schedule --show-each` the loops after every line"
+_PYTHON_ONLY = ("trace", "state", "copy", "seed", "fork_seed", "func_working_on", "get_sref", "remove_rv")
 
 
 def _needs_place(budget: Budget, name: Any, file: Any) -> None:

@@ -43,8 +43,10 @@ class Script(Expressions):
         try:
             self.body(text.body)
             entry = next((s for s in reversed(text.body) if isinstance(s, tree.Def)), None)
-            if entry is not None and not any(
-                not isinstance(s, tree.Def) and _mentions(s, SCHEDULE_NAME) for s in text.body
+            if (
+                entry is not None
+                and not self.begun
+                and not any(not isinstance(s, tree.Def) and _mentions(s, SCHEDULE_NAME) for s in text.body)
             ):
                 self._enter_last(entry)
         except CompileError as exc:

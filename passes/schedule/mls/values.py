@@ -82,6 +82,10 @@ class ScheduleArgument:
     """The schedule that the script transforms."""
 
 
+class ScheduledModule:
+    """`sch.mod`, and a function in it: something to show."""
+
+
 class Module:
     """A dotted name such as `tvm.tir`: nothing is imported, a few of its parts have a meaning."""
 
