@@ -37,6 +37,21 @@ class TypeVar:
     dtype: DType = INT64
 
 
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A name of the program around a text for a part of the language: `TT` for `T`, `prim_func` for `T.prim_func`."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A name of the program around a text whose value means nothing in the text, with a description of the value."""
+
+    what: str
+    help: str
+
+
 class TooManyErrors(Exception):
     """Raised after `MAX_ERRORS` errors, to end the walk."""
 
@@ -65,6 +80,8 @@ class Walk:
     strings: dict[str, str] = field(default_factory=dict)  # of the metadata section, by `ir.StringImm[0]`
     constants: Any = None  # where references find their data, made on first use
     relax: dict[str, Any] | None = None  # relax functions that are walked already
+    captured: set[str] = field(default_factory=set)  # names of the prelude that the program around the text defines
+    unavailable: dict[str, Unavailable] = field(default_factory=dict)  # names of that program that cannot be used
 
     def span(self, cst: tree.Node) -> Span:
         """The place of a syntax node."""
@@ -133,7 +150,11 @@ class Walk:
             related = (Label(span, f"`{shown}` is bound here{where}"),) if span is not None else ()
             self.fail("E0202", f"`{shown}` is used outside its scope", cst, "not in scope here", related=related)
         graph, known, text = graph or scope.graph, scope.names(), self.source.text
-        help = name_hint(name, text, cst.start, cst.end, graph) or did_you_mean(name, [*known, *self.functions])
+        help = name_hint(name, text, cst.start, cst.end, graph)
+        if name in self.unavailable:
+            value = self.unavailable[name]
+            self.fail("E0210", f"`{shown}` is {value.what}, which cannot be used here", cst, help=help or value.help)
+        help = help or did_you_mean(name, [*known, *self.functions])
         help = help or call_hint(name, text, cst.end, graph)
         if help is None and self.source.text[cst.start : cst.start + 1] in ("'", '"'):  # a size such as "n * 2"
             help = f'bind it first: use it alone as a dimension, or pass it as a parameter `R.Shape(["{shown}"])`'

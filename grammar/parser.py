@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mlcc.errors import CompileError, Label, Source, Span, did_you_mean, error
-from mlcc.grammar.context import Scope, Skip, TooManyErrors, TypeVar, Walk
+from mlcc.grammar.context import UNKNOWN, Alias, Scope, Skip, TooManyErrors, TypeVar, Unavailable, Walk
 from mlcc.grammar.global_infos import read_global_infos
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.syntax.reader import Tree, parse_syntax, read_source
@@ -44,6 +44,21 @@ def parse(
     source = read_source(text, name)
     with gc_disabled(), deep_recursion(FRAMES_WITH_C):
         reader = _Reader(source, parse_syntax(source), data, folder)
+        try:
+            return reader.module()
+        except TooManyErrors:
+            raise CompileError(reader.walk.diagnostics) from None
+
+
+def parse_within(source: Source, lookup: Callable[[str], Any]) -> IRModule:
+    """The module that a text within a program means. Raises CompileError.
+
+    `lookup` gives what a name of the program means in the text: a value, a node, a `TypeVar`, an `Alias`, or
+    `Unavailable`; `UNKNOWN` if the program does not have it. It is called for the names that occur in the text.
+    """
+    with gc_disabled(), deep_recursion(FRAMES_WITH_C):
+        reader = _Reader(source, parse_syntax(source), None, None)
+        reader.capture(lookup)
         try:
             return reader.module()
         except TooManyErrors:
@@ -85,6 +100,20 @@ class _Reader:
         head = text.body[0].start if text.body else 0
         self.walk.tirx = any(_TIRX.match(comment) for start, _, comment in text.comments if start < head)
         self.contents = _TextContents()
+
+    def capture(self, lookup: Callable[[str], Any]) -> None:
+        """Bind the names of the program around the text that occur in it; functions of the text take precedence."""
+        walk, nodes = self.walk, list(tree.nodes(self.text.body))
+        defined = {node.name for node in nodes if isinstance(node, (tree.Def, tree.Class))}
+        for name in dict.fromkeys(node.id for node in nodes if isinstance(node, tree.Name)):
+            value = UNKNOWN if name in defined else lookup(name)
+            if isinstance(value, Alias):
+                walk.modules[name] = value.path
+            elif isinstance(value, Unavailable):
+                walk.unavailable[name] = value
+            elif value is not UNKNOWN:
+                walk.captured.add(name)
+                walk.prelude.define(name, value)
 
     def module(self) -> IRModule:
         """Read the whole module."""

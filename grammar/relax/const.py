@@ -9,7 +9,7 @@ from mlcc.grammar.relax.types import struct_info, tensor_dtype, type_of
 from mlcc.grammar.syntax import tree
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.narrow_floats import encode
+from mlcc.ir.narrow_floats import decode, encode
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import values
 
@@ -30,9 +30,19 @@ def constant(data: TensorData, fw: FunctionWalk, cst: tree.Expr) -> relax.Consta
 
 def const(fw: FunctionWalk, cst: tree.Call, arguments: Arguments) -> relax.Constant:
     """`R.const(value, dtype)`: a number, a bool, or nested lists; int32, float32 or bool unless stated."""
-    value = literal(fw, arguments["value"])
+    captured = _captured(fw, arguments["value"])
+    value = literal(fw, arguments["value"]) if captured is None else decode(captured.array, captured.dtype)
     dtype, shape = _stated(fw, arguments["dtype"]) if "dtype" in arguments else (None, None)
+    if captured is not None and dtype is None:  # as `relax.const` takes arrays
+        name = str(captured.dtype)
+        dtype = DType.of({"int64": "int32", "float64": "float32"}.get(name, name))
     return constant(_tensor(fw, arguments["value"], value, dtype, shape), fw, cst)
+
+
+def _captured(fw: FunctionWalk, cst: tree.Expr) -> Any:
+    """The data of the array that a name of the program around the text stands for; None for any other expression."""
+    found = fw.find(cst.id) if isinstance(cst, tree.Name) and cst.id in fw.walk.captured else None
+    return found.value.data if found is not None and isinstance(found.value, relax.Constant) else None
 
 
 def number(fw: FunctionWalk, cst: tree.Expr, value: Any, dtype: DType | None = None) -> relax.Constant:

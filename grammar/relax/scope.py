@@ -97,6 +97,8 @@ class FunctionWalk:
     def module_function(self, cst: tree.Expr, name: str) -> relax.GlobalVar:
         """A function of the module. Fails if there is none of that name."""
         handle = self.walk.functions.get(name)
+        if handle is None and isinstance(cst, tree.Name) and name in self.walk.unavailable:
+            self.walk.unknown_name(cst, name, self.scope, graph=True)
         if handle is None:
             close = nearest(name, self.walk.functions, 1)
             known = ", ".join(f"`{n}`" for n in list(self.walk.functions)[:8])

@@ -110,14 +110,26 @@ def _sort(
 
 def dimensions(fw: FunctionWalk, cst: tree.Expr) -> tuple[tir.Expr, ...]:
     """The dimensions that a tuple or list gives, each a number, an expression, or a string that holds one."""
+    listed = fw.scope.get(cst.id) if isinstance(cst, tree.Name) else None
+    if isinstance(listed, (tuple, list)):
+        return _listed(fw, listed, cst)
     if not isinstance(cst, tree.Display):
         help = 'put the sizes into brackets: R.Tensor((1, "n"), "float32")'
         fw.walk.fail("E0401", "a shape must be a tuple such as (1, n)", cst, help=help)
     return tuple(dimension(fw, item) for item in cst.items)
 
 
+def _listed(fw: FunctionWalk, sizes: tuple[Any, ...] | list[Any], cst: tree.Expr) -> tuple[tir.Expr, ...]:
+    """The dimensions in a tuple that a name stands for."""
+    return tuple(_checked(fw, size, cst) for size in sizes)
+
+
 def dimension(fw: FunctionWalk, cst: tree.Expr) -> tir.Expr:
-    value = fw.scalar(parse_quoted(fw.walk, cst) if isinstance(cst, tree.Str) else cst)
+    return _checked(fw, fw.scalar(parse_quoted(fw.walk, cst) if isinstance(cst, tree.Str) else cst), cst)
+
+
+def _checked(fw: FunctionWalk, value: Any, cst: tree.Expr) -> tir.Expr:
+    """A value as a dimension. Reports an error for what is none."""
     if isinstance(value, int) and not isinstance(value, bool) and value < 0:
         fw.walk.fail("E0401", f"a dimension cannot be {value}", cst)
     if isinstance(value, tir.Expr) and not (isinstance(value, tir.IntImm) or str(value.dtype) == "int64"):
@@ -171,6 +183,8 @@ def _shape_of(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
         shape = fw.resolve(cst)
         if isinstance(shape, relax.Expr) and isinstance(shape.struct_info, relax.ShapeStructInfo):
             return shape
+        if isinstance(shape, (tuple, list)):
+            return values.shape_expr(_listed(fw, shape, cst), fw.walk.span(cst))
         fw.walk.fail("E0401", f"`{cst.id}` is not a shape", cst, help="a shape must be a tuple such as (1, n)")
     if isinstance(cst, tree.Call) and fw.walk.dotted(cst.function, fw.scope) == "R.shape" and len(cst.args) == 1:
         cst = cst.args[0]

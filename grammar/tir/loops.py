@@ -10,6 +10,7 @@ from mlcc.errors import did_you_mean
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import attribute_values
 from mlcc.grammar.tir.arguments import signature
+from mlcc.grammar.tir.evaluation_results import is_number
 from mlcc.grammar.tir.operators import OperatorEvaluator
 from mlcc.grammar.tir.scope import FunctionWalk
 from mlcc.ir import construct, tir
@@ -124,6 +125,11 @@ def _grid(ev: OperatorEvaluator, cst: tree.Call) -> list[Loop]:
             low, high = (loop.extent for loop in (_bounds(ev, 0, v, item, dtype) for v in (start, extent)))
             low, high = ev.build(item, construct.match_types, low, high)
             loops.append(Loop(low, high))
+        elif isinstance(item, tree.Star):
+            extents = ev.value(item.value)
+            if not isinstance(extents, (tuple, list)):
+                ev.walk.fail("E0300", "only a tuple or list can be starred", item)
+            loops += [_bounds(ev, 0, v if is_number(v) else ev.as_expr(v, item), item, dtype) for v in extents]
         else:
             loops.append(_bounds(ev, 0, ev.operand(item), item, dtype))
     return loops

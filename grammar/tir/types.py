@@ -81,7 +81,8 @@ class Signature:
             if not isinstance(item, tree.Str):
                 continue
             for name in names_in(item.value):
-                if self.ev.scope.find(name) is None:
+                captured = name in self.ev.walk.captured and not isinstance(self.ev.scope.get(name), tir.Var)
+                if captured or self.ev.scope.find(name) is None:
                     span = self.ev.walk.span(item)
                     dtype = self._declared.get(name, DType.of("int32"))
                     self.matched[name] = tir.Var(name, dtype, span=span)

@@ -42,6 +42,18 @@ CODES: dict[str, tuple[str, str]] = {
         "function defined twice",
         "Two functions of one module have the same name.",
     ),
+    "E0210": (
+        "a value of Python that a text cannot use",
+        "A function or module under a decorator of `mlcc.lang` is read as text. Names that it does not bind are taken "
+        "from the program around it: numbers, strings, dtypes, tuples, lists and dicts of these, and NumPy arrays as "
+        "constants of relax functions. Nothing is executed: compute other values before, and give them a name.",
+    ),
+    "E0211": (
+        "the source text of a decorated object is not available",
+        "The decorators of `mlcc.lang` read the source text of the function or class, from its file or from the cell "
+        "of a notebook. There is none for what `exec` runs from a string, unless `linecache` has it: "
+        "`mlcc.parse` takes such a string.",
+    ),
     "E0250": (
         "no such function in the module",
         "A call names a function that the text does not define. Functions of the module are called as `cls.f`, by "

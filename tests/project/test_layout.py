@@ -83,6 +83,7 @@ STOREYS = """
     mlcc.loading
     mlcc.driver mlcc.passes.check_each
     mlcc.tune mlcc.frontend
+    mlcc.lang
     mlcc.reference
     mlcc.lsp
     mlcc.cli
