@@ -7,7 +7,7 @@ docs/python.md.
 import importlib as _importlib
 from typing import Any as _Any
 
-_MODULES = ("ir", "relax", "tir")
+_MODULES = ("ir", "relax", "tir", "tvm")
 
 
 def __getattr__(name: str) -> _Any:
