@@ -7,7 +7,7 @@ docs/python.md.
 import importlib as _importlib
 from typing import Any as _Any
 
-_MODULES = ("ir", "relax", "tir", "tvm")
+_MODULES = ("ir", "relax", "tir", "topi", "tvm")
 
 
 def __getattr__(name: str) -> _Any:

@@ -98,9 +98,14 @@ def module_pass(decorated: Any = None, **options: Any) -> Any:
     if decorated is None:
         return module_pass
     if inspect.isclass(decorated):
-        decorated.__call__ = lambda self, mod: self.transform_module(mod, None)
-        return decorated
+        cls: Any = decorated
+        cls.__call__ = _transform_module
+        return cls
     return lambda mod: decorated(mod, None)
+
+
+def _transform_module(self: Any, mod: IRModule) -> Any:
+    return self.transform_module(mod, None)
 
 
 def transform(namespace: str, **made: Any) -> Transformations:

@@ -16,6 +16,7 @@ import numpy as np
 
 import mlcc
 from mlcc.ir.module import IRModule as IRModule
+from mlcc.lang import topi as _topi
 from mlcc.lang.passes import bind_params, module_pass, sequential, transform
 from mlcc.machine.target import Target
 from mlcc.runtime.executable import Executable
@@ -128,7 +129,7 @@ compile = build
 runtime = SimpleNamespace(tensor=tensor, Tensor=Tensor, Device=Device)
 nd = SimpleNamespace(array=tensor, NDArray=Tensor)
 target = SimpleNamespace(Target=_target)
-topi = Namespace("tvm.topi")
+topi = _topi
 testing = SimpleNamespace(assert_allclose=np.testing.assert_allclose)
 script = _script()
 te = mlcc.te

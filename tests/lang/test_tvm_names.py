@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -83,9 +85,37 @@ def test_wrong_names_and_options_are_explained() -> None:
         relax.transform.FuseOps(depth=3)
     with pytest.raises(TypeError, match="no options"):
         relax.transform.LambdaLift(1)
-    for namespace, name in ((tvm, "rpc"), (relax, "training"), (tvm.topi, "nn"), (relax.transform, "FuzeOps")):
+    for namespace, name in ((tvm, "rpc"), (relax, "training"), (tvm.topi, "sort"), (relax.transform, "FuzeOps")):
         with pytest.raises(AttributeError, match=f"mlcc has no counterpart of `tvm.*{name}`"):
             getattr(namespace, name)
+
+
+def test_tensor_expressions_by_their_names() -> None:
+    topi, random = tvm.topi, np.random.default_rng(3)
+    a, b = (random.normal(size=shape).astype("float32") for shape in ((3, 5), (5, 4)))
+    row, column = (random.normal(size=shape).astype("float32") for shape in ((5,), (3, 1)))
+    cases: list[tuple[Any, list[Any], Any]] = [
+        (topi.add, [a, row], a + row), (topi.subtract, [column, a], column - a), (topi.multiply, [a, 2.0], a * 2),
+        (topi.divide, [a, column], a / column), (topi.maximum, [a, row], np.maximum(a, row)),
+        (topi.minimum, [row, column], np.minimum(row, column)), (topi.transpose, [a], a.T),
+        (topi.nn.matmul, [a, b], a @ b), (topi.nn.dense, [a, b.T.copy()], a @ b), (topi.nn.relu, [a], np.maximum(a, 0)),
+        (topi.nn.dense, [a, b.T.copy(), row[:4]], a @ b + row[:4]),
+        (lambda x: topi.transpose(x, (1, 0, 2)), [np.ones((2, 3, 4), "float32")], np.ones((3, 2, 4), "float32")),
+    ]  # fmt: skip
+    for operator, values, expected in cases:
+        params = [relax.Var(f"x{at}", relax.TensorStructInfo(v.shape, "float32")) for at, v in enumerate(values)
+                  if isinstance(v, np.ndarray)]  # fmt: skip
+        numbers = [v for v in values if not isinstance(v, np.ndarray)]
+        bb = relax.BlockBuilder()
+        with bb.function("main", params):
+            with bb.dataflow():
+                out = bb.emit_output(bb.call_te(operator, *params, *numbers))
+            bb.emit_func_output(out)
+        arrays = [v for v in values if isinstance(v, np.ndarray)]
+        made = mlcc.load(mlcc.build(bb.get()))["main"](*arrays)
+        np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="extents 3 and 5 differ"):
+        topi.add(tvm.te.placeholder((3,), name="A"), tvm.te.placeholder((5,), name="B"))
 
 
 def test_own_passes() -> None:
