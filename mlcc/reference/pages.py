@@ -195,8 +195,7 @@ def _pass(topic: str) -> str | None:
     from mlcc.passes.tvm_names import counterpart, hint
 
     name = kebab(topic)
-    return help_text(name) if is_pass(name) else None
-    if name in PASSES or name in ALIASES:
+    if is_pass(name):
         return help_text(name)
     ours = counterpart(topic)
     return hint(topic) if ours is None else help_text(ours)
