@@ -14,7 +14,8 @@ import click
 def command(file: str, as_json: bool) -> int:
     """Show the contents and requirements of an artifact from its manifest, without loading or running it.
 
-    For GPU kernels this includes registers and spills, if ptxas is installed.
+    For code of a CPU this includes the bytes of each kernel's code, of constants and of workspaces; for GPU kernels
+    registers and spills, if ptxas is installed.
     """
     from mlcc.cli.options import artifact_source
     from mlcc.runtime.loader import read_manifest
@@ -23,6 +24,8 @@ def command(file: str, as_json: bool) -> int:
     manifest = read_manifest(source)
     if "kernels" in manifest:
         add_tool_findings(source, manifest)
+    else:
+        add_code_size(source, manifest)
     if as_json:
         click.echo(json.dumps(manifest, indent=2, sort_keys=True))
         return 0
@@ -40,6 +43,46 @@ def add_tool_findings(source: str | bytes, manifest: dict[str, Any]) -> None:
     inspect = backends.get(kind).inspect if kind in KINDS else None
     if inspect is not None:
         inspect(source, manifest)
+
+
+def add_code_size(source: str | bytes, manifest: dict[str, Any]) -> None:
+    """Add `code` to the manifest of an object or shared library: the bytes of its kernels, other code, and data."""
+    from mlcc.runtime.code_size import code_size
+    from mlcc.runtime.loader import content_of
+
+    content = content_of(source)
+    versions = [version["cpu"] for version in manifest["target"].get("versions", ())]
+    size = code_size(content.data if content.file is None else content.file.data, versions)
+    manifest["code"] = {
+        "bytes": size.code, "kernels": size.kernels, "other_bytes": None if size.kernels is None else size.rest,
+        "read_only_data_bytes": size.read_only, "writable_data_bytes": size.writable,
+    }  # fmt: skip
+
+
+def format_code(code: dict[str, Any]) -> list[str]:
+    """Return a line on the code of each kernel, the largest first, and one on everything."""
+    kernels: dict[str, int] = code["kernels"] or {}
+    ordered = sorted(kernels.items(), key=lambda pair: -pair[1])
+    lines = [f"    kernel {name}: {size} bytes of code" for name, size in ordered]
+    parts = (
+        ""
+        if code["kernels"] is None
+        else (f" ({sum(kernels.values())} in kernels, {code['other_bytes']} in entry points, checks and helpers)")
+    )
+    read_only, writable = code["read_only_data_bytes"], code["writable_data_bytes"]
+    return [*lines, f"code: {code['bytes']} bytes{parts}; read-only data {read_only}, writable data {writable} bytes"]
+
+
+def format_workspace(raw: Any, symbol: str | None) -> str:
+    """Return the bytes of a function's workspace, from the expression in the manifest."""
+    from mlcc.runtime.manifest import show
+
+    def as_dim(tree: Any) -> Any:
+        return tuple(map(as_dim, tree)) if isinstance(tree, list) else tree
+
+    if raw is None:
+        return f"workspace of {symbol}_ws_size(...) bytes" if symbol else "workspace of a size known at the call"
+    return f"{show(as_dim(raw))} bytes of workspace" if raw else "no workspace"
 
 
 def format_kernel(name: str, facts: dict[str, Any]) -> str:
@@ -70,16 +113,25 @@ def summary(manifest: dict[str, Any]) -> list[str]:
         result = f" -> {format_value(function.results)}" if function.results is not None else ""
         lines.append(f"{function.name}({params}){result}")
         kind = f"{function.kind} function"
+        if "workspace" in manifest["functions"][function.name]:
+            symbol = None if "kernels" in manifest else function.symbol
+            kind += f", {format_workspace(manifest['functions'][function.name]['workspace'], symbol)}"
         lines.append(f"    {kind}" if "kernels" in manifest else f"    C symbol {function.symbol}, {kind}")
     lines += [format_kernel(name, kernel) for name, kernel in manifest.get("kernels", {}).items()]
+    if "code" in manifest:
+        lines += format_code(manifest["code"])
+    if "count" in manifest.get("constants", {}):
+        count = manifest["constants"]["count"]
+        lines.append(f"constants: {count} tensor{'' if count == 1 else 's'}, {manifest['constants']['bytes']} bytes")
     if facts.versions:
         lines.append(f"kernels in versions for: {', '.join(facts.versions)}")
     if facts.packed:
         lines.append(f"packed functions: {', '.join(p.name for p in facts.packed)}")
     if facts.externs:
         lines.append(f"extern symbols: {', '.join(facts.externs)}")
+    shown = {"functions", "packed", "externs", "kernels", "code"}
     for key, value in manifest.items():
-        if key not in ("functions", "packed", "externs", "kernels"):
+        if key not in shown and not (key == "constants" and "count" in value):
             text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
             lines.append(f"{key}: {text}")
     return lines

@@ -1,0 +1,70 @@
+"""Sizes of the code and data in an object or shared library: in total, and of each kernel by its symbols."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mlcc.runtime import elf
+from mlcc.runtime.abi import CONSTANTS_SECTION, FAR_CONSTANTS_SECTION
+
+_KERNEL = re.compile(r"(?:parallel\.)?(?:kernel|grid)\.(.+?)(?:\.\d+)*(?:\.piece)?")
+_NATIVE = re.compile(r"mlcc\.native\.(.+)")
+_LEAST = ".least"  # ends the symbol of a version for the object's own CPU
+
+
+@dataclass(frozen=True)
+class CodeSize:
+    """Bytes: of all machine code, of each kernel with its parallel parts and its versions for several CPUs, of
+    read-only data besides the model's constants, and of writable data. `kernels` is None without a symbol table."""
+
+    code: int
+    kernels: dict[str, int] | None
+    read_only: int
+    writable: int
+
+    @property
+    def rest(self) -> int:
+        """Return the bytes of code outside of kernels: entry points, checks, the thread pool."""
+        return self.code - sum((self.kernels or {}).values())
+
+
+def code_size(data: elf.Data, version_cpus: Sequence[str] = ()) -> CodeSize:
+    """Return the sizes in an object or shared library; `version_cpus` are those that its kernels have versions for.
+
+    Raises LoadError for a damaged file.
+    """
+    sections = elf.read_sections(data)
+    apart = (CONSTANTS_SECTION, FAR_CONSTANTS_SECTION)
+    code = read_only = writable = 0
+    for section in sections:
+        if section.flags & elf.EXECINSTR:
+            code += section.size
+        elif section.flags & elf.ALLOC and section.name not in apart:
+            is_writable = bool(section.flags & elf.WRITE)
+            writable += section.size * is_writable
+            read_only += section.size * (not is_writable)
+    table = next((s for s in sections if s.type == elf.SYMTAB), None)
+    if table is None or table.link >= len(sections):
+        return CodeSize(code, None, read_only, writable)
+    kernels: dict[str, int] = {}
+    suffixes = ["_" + re.sub(r"\W", "_", cpu) for cpu in version_cpus]
+    for name, size in _functions(data, table, sections[table.link]):
+        match = _KERNEL.fullmatch(name) or _NATIVE.fullmatch(name)
+        if match is not None:
+            kernel = match[1].removesuffix(_LEAST)
+            suffix = next((s for s in suffixes if kernel.endswith(s)), "")
+            kernel = kernel.removesuffix(suffix)
+            kernels[kernel] = kernels.get(kernel, 0) + size
+    return CodeSize(code, kernels, read_only, writable)
+
+
+def _functions(data: elf.Data, table: elf.Section, names: elf.Section) -> Iterator[tuple[str, int]]:
+    """Yield the name and size of each defined function."""
+    strings = elf.Strings(data, names.offset, names.size)
+    whole = table.size - table.size % elf.SYMBOL.size
+    for fields in elf.SYMBOL.iter_unpack(bytes(memoryview(data)[table.offset : table.offset + whole])):
+        name_at, info, _, section, _, size = fields
+        if info & 0xF == elf.FUNC and section != elf.UNDEFINED and size:
+            yield strings.at(name_at), size
