@@ -53,7 +53,7 @@ class MlcLexer(RegexLexer):  # type: ignore[misc]
             (r"\b([RTI]|relax|tir)(\.)([\w.]+)", bygroups(Name.Namespace, Punctuation, Name.Builtin)),
             (r"\b(sch)(\.)(\w+)", bygroups(Name.Variable.Instance, Punctuation, Name.Builtin)),
             (r"\b(cls|range)\b", Name.Builtin.Pseudo),
-            (r"(\w+)(\s*)(=)(?!=)(?=[^\n]*[,)])", bygroups(Name.Attribute, Whitespace, Operator)),
+            (r"([^\W\d]\w*)(=)(?=[^\s=])", bygroups(Name.Attribute, Operator)),  # an argument by name
             (r"[^\W\d]\w*", Name),
             (r"->|\*\*=?|//=?|<<=?|>>=?|[-+*/%&|^<>=!]=|[-+*/%&|^~<>=@]", Operator),
             (r"\.\.\.|[()\[\]{},.:;\\]", Punctuation),

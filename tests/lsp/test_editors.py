@@ -140,6 +140,15 @@ def test_the_extension_is_whole() -> None:
     assert not re.search(rules_of_indentation["increaseIndentPattern"], "    x: R.Tensor")
 
 
+def test_the_page_names_files_that_there_are() -> None:
+    page = (ROOT / "docs" / "editor.md").read_text()
+    named = set(re.findall(r"editors/[\w./-]*\w", page))
+    assert {"editors/vscode", "editors/vim", "editors/helix/languages.toml", "editors/helix/runtime"} <= named
+    assert all((ROOT / path).exists() for path in named)
+    version = json.loads((VSCODE / "package.json").read_text())["version"]
+    assert f"mlcc-{version}.vsix" in page
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_the_client_is_javascript() -> None:
     subprocess.run(["node", "--check", str(VSCODE / "extension.js")], check=True)

@@ -76,6 +76,8 @@ def test_kinds() -> None:
     assert found["1.5e-3"] is Number.Float
     assert found["nn.relu"] is Name.Builtin
     assert found[" fuse"] is Comment.Preproc
+    assert kinds("x = R.sum(y, axis=1)")["axis"] is Name.Attribute
+    assert kinds("x = R.sum(y, axis=1)")["x"] is Name
     assert kinds("b = sch.get_block('C')", highlight.MlsLexer)["get_block"] is Name.Builtin
 
 
