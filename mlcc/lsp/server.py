@@ -7,6 +7,7 @@ of their text; completion does not.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import sys
 import threading
@@ -56,11 +57,12 @@ def path_of(uri: str) -> str:
 class _Text:
     """A version of an open text, with what has been computed of it."""
 
-    def __init__(self, uri: str, text: str, version: int | None, encoding: str) -> None:
+    def __init__(self, uri: str, path: str, text: str, version: int | None, encoding: str) -> None:
         self.uri = uri
+        self.path = path
         self.text = text
         self.version = version
-        self.document = Document(text, path_of(uri))
+        self.document = Document(text, path)
         self.positions = Positions(text, encoding)
         self.check: asyncio.Future[Checked] | None = None
 
@@ -105,15 +107,19 @@ class Server:
         opened = self.server.workspace.get_text_document(uri)
         text = self._texts.get(uri)
         if text is None or text.version != opened.version or text.text != opened.source:
-            encoding = self.server.workspace.position_encoding or "utf-16"
-            text = self._texts[uri] = _Text(uri, opened.source, opened.version, getattr(encoding, "value", encoding))
+            units = self.server.workspace.position_encoding or "utf-16"
+            path = path_of(uri)
+            if opened.language_id == "mls" and not path.endswith(".mls"):  # a new text, which is in no file yet
+                path += ".mls"
+            text = _Text(uri, path, opened.source, opened.version, getattr(units, "value", units))
+            self._texts[uri] = text
         return text
 
     async def _checked(self, text: _Text) -> Checked:
         """Return the check of a text, which is made once."""
         if text.check is None:
             loop = asyncio.get_running_loop()
-            text.check = loop.run_in_executor(self._checker, check_text, text.text, path_of(text.uri))
+            text.check = loop.run_in_executor(self._checker, check_text, text.text, text.path)
         checked = await asyncio.shield(text.check)
         if checked.module is not None:
             self._modules[text.uri] = checked
@@ -168,7 +174,9 @@ class Server:
 
     async def hover(self, params: lsp.HoverParams) -> lsp.Hover | None:
         text = self._text(params.text_document.uri)
-        checked: Checked | None = await self._checked(text)
+        checked: Checked | None = None
+        with contextlib.suppress(Exception):  # which is logged where findings are published
+            checked = await self._checked(text)
         if checked is None or checked.module is None:
             checked = self._modules.get(text.uri)
         found = hover(text.document, text.offset(params.position), checked)
@@ -219,7 +227,7 @@ class Server:
 
         text = self._text(params.text_document.uri)
         try:
-            formatted = format_text(text.text.removeprefix("\ufeff"), path_of(text.uri))
+            formatted = format_text(text.text.removeprefix("\ufeff"), text.path)
         except CompileError:
             return None
         return [] if formatted == text.text else [lsp.TextEdit(text.range(0, len(text.text)), formatted)]

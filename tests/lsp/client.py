@@ -109,9 +109,9 @@ class Client:
 
     # ------------------------------------------------------------ texts
 
-    def open(self, text: str, uri: str = "file:///tmp/kernel.mlc") -> str:
+    def open(self, text: str, uri: str = "file:///tmp/kernel.mlc", language: str = "mlc") -> str:
         self._versions[uri] = 1
-        item = {"uri": uri, "languageId": "mlc", "version": 1, "text": text}
+        item = {"uri": uri, "languageId": language, "version": 1, "text": text}
         self.notify("textDocument/didOpen", {"textDocument": item})
         return uri
 
@@ -147,6 +147,19 @@ class Client:
         """Shut the server down as the protocol wants it, and return its exit code."""
         self.request("shutdown", None)
         self.notify("exit", None)
+        return self.ended()
+
+    def interrupt(self, number: int | None) -> int:
+        """Send the server a signal, or with None the end of its input, and return its exit code."""
+        if number is None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        else:
+            self._process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait for the end of the server and return its exit code."""
         try:
             code = self._process.wait(TIMEOUT)
         finally:

@@ -239,3 +239,8 @@ def test_formatting_of_a_script(client: Client) -> None:
     uri = client.open(SCRIPT.replace(", ", ","), "file:///tmp/format.mls")
     (edit,) = client.formatting(uri)
     assert edit["newText"] == SCRIPT
+
+
+def test_a_new_script_is_known_by_its_language(client: Client) -> None:
+    uri = client.open("for i in range(3):\n    pass\n", "untitled:Untitled-1", "mls")
+    assert client.diagnostics(uri) == []

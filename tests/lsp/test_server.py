@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -232,3 +233,8 @@ def test_without_pygls_a_line_says_how_to_install_it(monkeypatch: pytest.MonkeyP
     assert run(["lsp"]) == 1
     _, err = capfd.readouterr()
     assert err == "error[E0019]: `mlcc lsp` needs pygls\n  help: pip install 'mlcc[lsp]'\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (None, 0)])
+def test_the_server_ends_with_its_editor(number: int | None, code: int) -> None:
+    assert Client().interrupt(number) == code
