@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import textwrap
 from dataclasses import dataclass
@@ -83,7 +84,21 @@ def topic_page(path: str, script: bool = False) -> str | None:
     if form is not None:
         return f"{_code(form[0])}\n\n{form[1]}"
     found = pages(topic) if root != "I" else []
+    if not found and root == "sch":
+        return _method(rest)
     return markdown(found[0]) if found else None
+
+
+def _method(name: str) -> str | None:
+    """What a method of the schedule does that is no primitive."""
+    from mlcc.passes.schedule.mls.run import METHODS
+    from mlcc.passes.schedule.schedule import Schedule
+
+    method = getattr(Schedule, name, None) if name in METHODS else None
+    if method is None:
+        return None
+    parameters = ", ".join(list(inspect.signature(method).parameters)[1:])
+    return f"{_code(f'sch.{name}({parameters})')}\n\n{inspect.getdoc(method) or ''}"
 
 
 def markdown(page: str) -> str:

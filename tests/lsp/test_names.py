@@ -224,6 +224,16 @@ def test_a_script(client: Client) -> None:
     assert found["code"].startswith("E01") and found["range"]["start"]["line"] == 2
 
 
+def test_every_method_of_a_script_is_explained() -> None:
+    from mlcc.lsp.completion import primitives
+    from mlcc.lsp.hover import topic_page
+
+    for name in primitives():
+        page = topic_page(f"sch.{name}", script=True)
+        assert page is not None and page.startswith(f"```mlc\nsch.{name}("), name
+        assert len(page.splitlines()) > 3, name
+
+
 def test_completion_in_a_script(client: Client) -> None:
     from mlcc.passes.schedule import registry
     from mlcc.passes.schedule.mls.run import METHODS
