@@ -23,7 +23,7 @@ CASES = [
     script("too few names", 'b = sch.get_block("C")\ni, j = sch.get_loops(b)\n'),
     script("too many names", 'b = sch.get_block("C")\ni, j, k, l = sch.get_loops(b)\n'),
     script(
-        "import", 'import tvm\nsch = tvm.tir.Schedule(mod)\nb = sch.get_block("C")\nsch.parallel(sch.get_loops(b)[0])\n'
+        "NumPy", 'import numpy as np\nb = sch.get_block("C")\nsch.split(sch.get_loops(b)[0], np.array([2, 8]))\n'
     ),
     script("a kernel for a script", '@T.prim_func\ndef main(A: T.Buffer((8,), "float32")):\n    A[0] = 1.0\n'),
     script("empty", ""),
