@@ -201,6 +201,23 @@ class Kernels:
     assert "T.Buffer((4,)" in made.Kernels.copy.script()
 
 
+@pytest.mark.parametrize("line", ("from __future__ import annotations", "from mlcc.lang.relax import Tensor"))
+def test_older_forms_of_the_language(line: str) -> None:
+    made = cell(f"""{line}
+from mlcc.lang import tvm, relax as R
+from mlcc.lang.tvm import relax
+@tvm.script.ir_module
+class M:
+    @R.function
+    def main(x: Tensor((1, 4), "float32")):
+        with relax.dataflow():
+            y = relax.multiply(x, x)
+            relax.output(y)
+        return y
+""")
+    assert mlcc.load(mlcc.build(made.M))["main"](np.full((1, 4), 3, "float32")).tolist() == [[9.0] * 4]
+
+
 def test_equal_names_in_one_file_are_told_apart() -> None:
     made = cell(
         HEAD
