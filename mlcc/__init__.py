@@ -41,13 +41,14 @@ _PUBLIC = {
     "register_func": "mlcc.runtime.registry",
     "register_tensor_intrin": "mlcc.passes.schedule.tensor_intrin",
 }
-_MODULES = ("frontend", "ir", "relax", "runtime", "te", "tune")
+_MODULES = ("frontend", "ir", "lang", "relax", "runtime", "te", "tune")
 
 
 _MEANT = {  # names of other packages
     "compile": "mlcc.build(mod) compiles a module",
     "jit": "mlcc.build(mod) compiles a module",
-    "tir": "mlcc.parse(text) reads TensorIR, mlcc.Schedule(mod) schedules it",
+    "tir": "mlcc.parse(text) reads TensorIR, mlcc.Schedule(mod) schedules it; mlcc.lang.tvm has TVM's names",
+    "cpu": "the target of mlcc.build decides where code runs; mlcc.lang.tvm has TVM's names",
     "transform": "mlcc.run_passes(mod, 'fuse,lower-to-tir') runs passes",
     "nd": "arrays are those of NumPy, or of any library that speaks DLPack",
     "device": "what is compiled for a GPU runs on the current CUDA device",

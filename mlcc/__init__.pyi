@@ -5,6 +5,7 @@ Written by scripts/stubs.py from what is there at run time.
 
 from mlcc import frontend as frontend
 from mlcc import ir as ir
+from mlcc import lang as lang
 from mlcc import relax as relax
 from mlcc import runtime as runtime
 from mlcc import te as te
