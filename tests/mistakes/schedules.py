@@ -22,9 +22,7 @@ CASES = [
     script("get_blok", 'b = sch.get_blok("C")\n'),
     script("too few names", 'b = sch.get_block("C")\ni, j = sch.get_loops(b)\n'),
     script("too many names", 'b = sch.get_block("C")\ni, j, k, l = sch.get_loops(b)\n'),
-    script(
-        "NumPy", 'import numpy as np\nb = sch.get_block("C")\nsch.split(sch.get_loops(b)[0], np.array([2, 8]))\n'
-    ),
+    script("NumPy", 'import numpy as np\nb = sch.get_block("C")\nsch.split(sch.get_loops(b)[0], np.array([2, 8]))\n'),
     script("a kernel for a script", '@T.prim_func\ndef main(A: T.Buffer((8,), "float32")):\n    A[0] = 1.0\n'),
     script("empty", ""),
     steps("product of factors", "sch.split(i, factors=[3, 5])"),
