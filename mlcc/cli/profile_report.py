@@ -91,7 +91,7 @@ def table(
     rules = {row.kernel: kernels.rule(row.kernel) for row in profile.rows}
     cells = [_HEAD, *(_cells(row, profile.seconds, threads, rules[row.kernel][0], path) for row in profile.rows)]
     blank = ("",) * 5
-    cells.append((*_times(profile.rest, profile.seconds), *blank, "outside kernels: checks, copies, the clock"))
+    cells.append((*_times(profile.rest, profile.seconds), *blank, "outside kernels: packed calls, checks, the clock"))
     cells.append((*_times(profile.seconds, profile.seconds), *blank, "the whole call"))
     lines += _aligned(cells)
     explained = [row.kernel for row in profile.rows if rules[row.kernel][0] != "none"][:_EXPLAINED]

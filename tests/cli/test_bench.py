@@ -100,7 +100,7 @@ def test_profile_as_text(mlcc: Tool) -> None:
     assert "1 of 1  conv " in conv
     whole = next(line for line in lines if line.endswith("the whole call"))
     assert whole.split()[2] == "100.0%"
-    assert any(line.endswith("outside kernels: checks, copies, the clock") for line in lines)
+    assert any(line.endswith("outside kernels: packed calls, checks, the clock") for line in lines)
     assert "  matmul: matmul: `matmul` is a matrix product" in lines
     assert "mlcc schedule net.mlc --auto --why" in lines[-1]
     assert max(map(len, lines)) <= 120
