@@ -65,6 +65,8 @@ class Library:
         """The library itself, as the module inside TVM's executables."""
         return self
 
+    module = mod  # of the virtual machine, in TVM
+
     def __getitem__(self, name: str) -> Callable[..., Any]:
         function = self.executable[name]
         return lambda *args: _results(function(*args))

@@ -59,6 +59,7 @@ def test_a_program_of_the_course() -> None:
     z = tvm.runtime.tensor(np.empty((1, 4), "float32"))
     lib["linear0"](tvm.runtime.tensor(x), tvm.runtime.tensor(w), z)
     np.testing.assert_allclose(z.numpy(), x @ w.T, rtol=1e-5)
+    assert lib.module is lib
     assert lib.mod.time_evaluator("linear0", tvm.cpu(), number=1)(x, w, z).mean > 0
 
 
