@@ -37,7 +37,7 @@ $(VENV)/.run: $(VENV)/.python setup.cfg pyproject.toml
 
 $(VENV)/.test: $(VENV)/.run
 	@echo 'installing what the tests need (torch and apache-tvm are the largest) into $(VENV)'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python scripts/torch_index.py) -e '.[test,interop,lint,models,cluster,tune]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python scripts/torch_index.py) -e '.[test,interop,lint,models,cluster,tune,docs]'
 	@touch $@
 
 run: $(VENV)/.run
