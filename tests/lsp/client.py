@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -41,6 +42,12 @@ class Module:
 """
 
 
+def _default_signals() -> None:
+    """Let signals have their effect, also where the tests run in the background, which ignores SIGINT."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Client:
     """Starts `mlcc lsp` and talks to it as an editor does."""
 
@@ -48,7 +55,7 @@ class Client:
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "mlcc", "lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=env,
+            stderr=subprocess.PIPE, env=env, preexec_fn=_default_signals,  # noqa: PLW1509
         )  # fmt: skip
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self._other: list[dict[str, Any]] = []
