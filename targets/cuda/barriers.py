@@ -43,7 +43,9 @@ def require(e: DeviceEmitter, node: tir.Call) -> None:
     """Require the PTX ISA of these instructions. Raises CompileError for an architecture without them."""
     if e.arch.number < FIRST_ARCH:
         help = f"compile for sm_{FIRST_ARCH} or later, or avoid `mlcc.bulk_copy` and calls such as this"
-        raise unsupported(f"barriers in memory and bulk copies on {e.arch.name}", node.span, help=help)
+        raise unsupported(
+            f"barriers in memory and bulk copies are not supported on {e.arch.name}", node.span, help=help
+        )
     e.needs_isa(ISA)
 
 
@@ -66,7 +68,7 @@ def _init(e: DeviceEmitter, node: tir.Call) -> Value:
     """ptx_init_barrier_thread_count(barrier, arrivals)."""
     known = tir.const_int(node.args[1])
     if known is not None and not 1 <= known <= MAX_COUNT:
-        raise unsupported(f"a barrier of {known} arrivals", node.span, help=f"it counts 1 to {MAX_COUNT}")
+        raise unsupported(f"a barrier cannot count {known} arrivals", node.span, help=f"it counts 1 to {MAX_COUNT}")
     run_asm(e, "mbarrier.init.shared::cta.b64 [$0], $1;", _barrier(e, node), int32(e, node.args[1]))
     return zero(node.dtype)
 
@@ -81,7 +83,7 @@ def _expect(e: DeviceEmitter, node: tir.Call) -> Value:
     known = tir.const_int(node.args[1])
     if known is not None and not 0 <= known <= MAX_COUNT:
         help = f"a phase waits for {MAX_COUNT} bytes at most: use more barriers"
-        raise unsupported(f"a barrier that expects {known} bytes", node.span, help=help)
+        raise unsupported(f"a barrier cannot expect {known} bytes", node.span, help=help)
     text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
     run_asm(e, text, _barrier(e, node), int32(e, node.args[1]))
     return zero(node.dtype)

@@ -37,7 +37,7 @@ def _bulk(e: DeviceEmitter, node: tir.Call) -> Value:
         raise unsupported("`T.ptx_cp_async_bulk` takes 6 arguments", node.span)
     size = tir.const_int(node.args[4])
     if size is not None and (size % 16 or size < 16):
-        raise unsupported(f"a bulk copy of {size} bytes", node.span, help="sizes are multiples of 16")
+        raise unsupported(f"a bulk copy cannot have {size} bytes", node.span, help="sizes are multiples of 16")
     target = shared_address(e, _element_address(e, node, 0), node)
     source = _element_address(e, node, 2)
     if not source.type.endswith("addrspace(1)"):

@@ -41,7 +41,7 @@ def _sync(e: DeviceEmitter, node: tir.Call) -> Value:
         nvvm(e, "barrier.cta.sync.aligned.all", "void", integer("i32", 0))
     else:
         help = 'use `T.tvm_storage_sync("shared")` or `("warp")`; consecutive kernels are ordered without a barrier'
-        raise unsupported(f"no barrier for the scope `{scope}`", node.span, help=help)
+        raise unsupported(f"there is no barrier for the scope `{scope}`", node.span, help=help)
     return zero(node.dtype)
 
 
@@ -68,7 +68,7 @@ def _shuffle(suffix: str) -> Emit:
         if not (mask.dtype.is_int and lane.dtype.is_int) or mask.dtype.lanes > 1 or lane.dtype.lanes > 1:
             raise unsupported("the mask and the lane of a shuffle are integers", node.span)
         if value.dtype.is_handle or value.dtype.is_void:
-            raise unsupported(f"a shuffle of {value.dtype}", node.span)
+            raise unsupported(f"a shuffle of {value.dtype} is not supported", node.span)
         control = integer("i32", (WARP - known) << 8 | clamp)
         members, from_lane = (_int32(e, a) for a in (mask, lane))
         return _map_words(
@@ -123,7 +123,7 @@ def _atomic_add(e: DeviceEmitter, node: tir.Call) -> Value:
     )
     if not (target.dtype.is_handle or isinstance(target, tir.BufferLoad)) or not is_supported:
         help = "use int32, uint32, int64, uint64, float32 or float64"
-        raise unsupported(f"no atomic addition of {dtype}", node.span, help=help)
+        raise unsupported(f"there is no atomic addition of {dtype}", node.span, help=help)
     if isinstance(target, tir.BufferLoad):
         address = memory.address(e, target.buffer, target.indices[0])
     else:

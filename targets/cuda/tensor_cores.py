@@ -35,11 +35,11 @@ def _mma(e: DeviceEmitter, node: tir.Call) -> Value:
     shape, row, col, *types = (text_of(a) for a in node.args[:6])
     product = Mma.of(shape, *types)
     if product is None or (row, col) != ("row", "col") or len(node.args) == 14:
-        text = f"no instruction `mma.sync` of {shape} {row} {col} for {', '.join(types)}"
+        text = f"there is no instruction `mma.sync` of {shape} {row} {col} for {', '.join(types)}"
         raise unsupported(text, node.span, help="docs/tensor-cores.md lists the products")
     if e.arch.number < product.arch:
-        text = f"`mma.sync` of {product.name} for {product.a} on {e.arch.name}"
-        raise unsupported(text, node.span, help=f"it needs sm_{product.arch} or later")
+        text = f"`mma.sync` of {product.name} for {product.a} is not supported on {e.arch.name}"
+        raise unsupported(text, node.span, help=f"compile for sm_{product.arch} or later")
     saturate = ".satfinite" if tir.const_int(node.args[12]) else ""
     a, b, acc = (_registers(e, node, at, count, kind) for at, count, kind in zip(
         (6, 8, 10), product.counts, (product.a, product.b, product.accumulator), strict=True))  # fmt: skip

@@ -28,7 +28,7 @@ def _product(e: DeviceEmitter, node: tir.Call) -> Wgmma:
     shape, *types = (text_of(a) for a in node.args[:4])
     product = Wgmma.of(shape, *types)
     if product is None:
-        text = f"no instruction `wgmma.mma_async` of {shape} for {', '.join(types)}"
+        text = f"there is no instruction `wgmma.mma_async` of {shape} for {', '.join(types)}"
         raise unsupported(text, node.span, help="docs/tensor-cores.md lists the products")
     _check_arch(e, node, f"`wgmma` of {product.name}")
     return product
@@ -37,7 +37,7 @@ def _product(e: DeviceEmitter, node: tir.Call) -> Wgmma:
 def _check_arch(e: DeviceEmitter, node: tir.Call, what: str) -> None:
     if e.arch.name != ARCH:
         help = f"compile for `cuda{{arch={ARCH}}}`, or write products of warps, `T.ptx_mma`, for GPUs from sm_80 on"
-        raise unsupported(f"{what} on {e.arch.name}: only {ARCH} has it", node.span, help=help)
+        raise unsupported(f"{what} is not supported on {e.arch.name}: only {ARCH} has it", node.span, help=help)
 
 
 def _flag(node: tir.Call, at: int, what: str) -> int:

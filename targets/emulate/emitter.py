@@ -23,7 +23,7 @@ def _atomic_add(e: Emitter, node: tir.Call) -> Value:
     target, value = node.args[0], node.args[1]
     dtype = value.dtype
     if dtype.lanes > 1 or is_small_float(dtype):
-        raise unsupported(f"`T.atomic_add` of {dtype}", node.span)
+        raise unsupported(f"`T.atomic_add` of {dtype} is not supported", node.span)
     pointer = (
         memory.address(e, target.buffer, target.indices[0]) if isinstance(target, tir.BufferLoad) else e.expr(target)
     )

@@ -64,7 +64,7 @@ def _arith(e: Emitter, node: tir.BinaryOp, int_op: str, float_op: str) -> Value:
     if dtype.is_bool:  # arithmetic on 0 and 1, converted back to bool
         op = {"add": "or", "sub": "xor", "mul": "and"}[int_op]
         return e.fn.binary(op, lhs, rhs)
-    raise unsupported(f"no arithmetic on {dtype}", node.span)
+    raise unsupported(f"there is no arithmetic on {dtype}", node.span)
 
 
 def add(e: Emitter, node: tir.Add) -> Value:
@@ -365,7 +365,7 @@ def shuffle(e: Emitter, node: tir.Shuffle) -> Value:
         if number is None:
             chosen.append(_dynamic_lane(e, node, index))
         elif not 0 <= number < len(lanes):
-            raise unsupported(f"lane {number} of a shuffle of {len(lanes)} lanes", node.span)
+            raise unsupported(f"lane {number} is out of range for a shuffle of {len(lanes)} lanes", node.span)
         else:
             value, lane = lanes[number]
             chosen.append(value if lane is None else fn.extract(value, lane))

@@ -248,7 +248,7 @@ def store(e: Emitter, node: tir.BufferStore) -> None:
         start = _run_address(e, buffer, index, step)
         if step == -1:
             if element.lanes > 1:
-                raise unsupported("a reversed store of vectors", node.span)
+                raise unsupported("a reversed store of vectors is not supported", node.span)
             value = _reversed(e, value, lanes)
         fn.store(value, start, e.alignment(buffer, index))
         return

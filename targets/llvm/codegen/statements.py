@@ -76,7 +76,7 @@ def for_loop(e: Emitter, stmt: tir.For) -> None:
     fn = e.fn
     dtype = stmt.var.dtype
     if not dtype.is_int or dtype.lanes > 1:
-        raise unsupported(f"a loop over {dtype}", stmt.span)
+        raise unsupported(f"a loop over {dtype} is not supported", stmt.span)
     type = register_type(dtype)
     trips = _trips(e, stmt)
     if stmt.kind is ForKind.PARALLEL:
@@ -146,7 +146,7 @@ def _trips(e: Emitter, stmt: tir.For) -> Value:
 
 def jump(e: Emitter, stmt: tir.Break | tir.Continue) -> None:
     if not e.loops:
-        raise unsupported("a `break` or `continue` outside a loop", stmt.span)
+        raise unsupported("`break` or `continue` is outside a loop", stmt.span)
     latch, done = e.loops[-1]
     e.fn.br(latch if isinstance(stmt, tir.Continue) else done)
 
