@@ -16,6 +16,7 @@ import click
 
 import mlcc
 from mlcc.cli import signals
+from mlcc.codes.exit_codes import EXIT_CODES, SIGNALS
 from mlcc.errors import MachineError, MlccError
 from mlcc.temporaries import remove_temporaries
 
@@ -54,11 +55,7 @@ BLAS_COMMANDS = (
 )  # commands that may multiply large matrices in NumPy, or decide it themselves
 
 
-EXIT_CODES = (
-    "Exit codes: 0 done; 1 the input is wrong; 2 wrong usage; 3 results differ; 6 the artifact does not fit this "
-    "machine; 70 a bug of ours; 130, 143, 129 ended by Ctrl-C, SIGTERM, SIGHUP; 128 plus its number where compiled "
-    "code ran into a signal."
-)
+_EPILOG = f"Exit codes: {'; '.join(f'{code} {meaning}' for code, meaning in EXIT_CODES.items())}; {SIGNALS}."
 
 
 class LazyGroup(click.Group):
@@ -75,7 +72,7 @@ class LazyGroup(click.Group):
 
             no_blas_threads()
         command: click.Command = importlib.import_module(f"mlcc.cli.cmd_{name}").command
-        command.epilog = command.epilog or EXIT_CODES
+        command.epilog = command.epilog or _EPILOG
         if COMPLETION in os.environ:
             from mlcc.cli.completion import add_values
 
@@ -107,7 +104,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.version_option(mlcc.__version__, "-V", "--version", prog_name="mlcc")
 @click.option("-q", "--quiet", is_flag=True, help="Show errors and results only: no warnings, no progress.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each piece of work of a compilation, and what it took.")

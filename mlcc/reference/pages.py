@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from mlcc.codes.exit_codes import EXIT_CODES, SIGNALS
 from mlcc.reference.sections import Section, intrinsic_section, operator_section
 
 if TYPE_CHECKING:
@@ -20,17 +21,6 @@ if TYPE_CHECKING:
     from mlcc.ops.registry import OpDef
 
 WIDTH = 100
-EXIT_CODES = {
-    0: "success",
-    1: "an input is wrong: a text, a model, an array, a file",
-    2: "the command line is wrong",
-    3: "results differ from the expected ones (`--expect`, `--compare`, `--check-each`)",
-    6: "this machine lacks what the code needs: a CPU feature, a GPU, a driver, a C compiler",
-    70: "a fault of mlcc itself; please report it",
-    130: "interrupted by SIGINT; 143 by SIGTERM, 129 by SIGHUP",
-}
-
-
 # how `fuse` treats an operator, by its kind
 _FUSION = {
     0: "computed element by element, fuses with what comes before and after",
@@ -243,7 +233,8 @@ def _setting(topic: str) -> str | None:
     from mlcc.runtime.settings import VARIABLES
 
     if topic.replace("_", "-").lower() == "exit-codes":
-        return "\n".join(["Exit codes", "", *(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES.items())])
+        lines = [f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES.items()]
+        return "\n".join(["Exit codes", "", *lines, "", f"{SIGNALS[0].upper()}{SIGNALS[1:]}."])
     variable = VARIABLES.get(topic.upper())
     if variable is None:
         return None
