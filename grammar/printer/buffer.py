@@ -29,7 +29,7 @@ def is_scalar(stmt: tir.AllocBuffer) -> bool:
 
 def define_scalar(out: Writer, buffer: tir.Buffer) -> None:
     """Write the allocation of a scalar variable, whose element is then called by the variable's name."""
-    name = out.names.fresh(buffer.name, -1)
+    name = out.fresh_name(buffer, buffer.name)
     out.scalars[name] = buffer
     out.bind(buffer, name + SOURCE)
     out.bind(buffer.data, f"{name}{SOURCE}.data")

@@ -7,6 +7,7 @@ what is well-formed reads back to a structurally equal node that prints to the s
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import Any
 
 from mlcc.grammar.constants import data_lines
@@ -34,6 +35,12 @@ def script(node: Any, dialect: str = "mlcc", data: bool = True, style: Style = C
     ValueError for an unknown dialect.
     """
     return _write(node, dialect, data, style=style)[0]
+
+
+def function_lines(name: str, func: tir.PrimFunc | relax.Function, style: Style = CANONICAL) -> list[str]:
+    """The lines of a function as its module has them, without indentation and without data."""
+    text = script(IRModule({name: func}), data=False, style=style)
+    return textwrap.dedent(text.partition("class Module:\n")[2]).splitlines()
 
 
 def show(node: Any, dialect: str = "mlcc") -> None:

@@ -243,7 +243,7 @@ def _annotated(out: Writer, var: relax.Var, value: Any) -> bool:
 def _if(out: Writer, var: relax.Var, node: relax.If, depth: int) -> None:
     """Write an `if`: both branches end by binding the same name, which is the value of the whole."""
     condition = out.text(_hoisted(out, node.condition))
-    name = out.names.fresh(var.name, depth)
+    name = out.fresh_name(var, var.name, depth)
     for word, branch in ((f"if {condition}:", node.true_branch), ("else:", node.false_branch)):
         out.line(word)
         with out.indented():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlcc.grammar.constants import ConstantKeys
@@ -89,11 +89,12 @@ class Style:
     """Deviations of a printed text from the canonical one, which is the default.
 
     `comment` returns the comment to write behind a binding. `call` returns the arguments (nodes or plain values) and
-    attributes to write for a relax call.
+    attributes to write for a relax call. `hints` are names for variables and buffers in place of their own.
     """
 
     comment: Callable[[Any], str | None] | None = None
     call: Callable[[Any], tuple[Sequence[Any], Mapping[str, Any]]] | None = None
+    hints: Mapping[Any, str] = field(default_factory=dict)
 
 
 CANONICAL = Style()
@@ -201,9 +202,13 @@ class Writer:
 
     def define(self, node: Any, hint: str, depth: int = -1) -> str:
         """Bind a variable or buffer in the scope at `depth` and give it a name."""
-        name = self.names.fresh(hint, depth)
+        name = self.fresh_name(node, hint, depth)
         self.bind(node, name, depth)
         return name
+
+    def fresh_name(self, node: Any, hint: str, depth: int = -1) -> str:
+        """A new name for a variable or buffer in the scope at `depth`, like its hint, or like that of the style."""
+        return self.names.fresh(self.style.hints.get(node, hint), depth)
 
     def bind(self, node: Any, text: str, depth: int = -1) -> None:
         """Write `node` as `text` until the scope ends."""

@@ -18,20 +18,26 @@ def command(file: str, as_json: bool) -> int:
     registers and spills, if ptxas is installed.
     """
     from mlcc.cli.options import artifact_source
-    from mlcc.runtime.loader import read_manifest
 
-    source = artifact_source(file)
-    manifest = read_manifest(source)
-    if "kernels" in manifest:
-        add_tool_findings(source, manifest)
-    else:
-        add_code_size(source, manifest)
+    manifest = complete_manifest(artifact_source(file))
     if as_json:
         click.echo(json.dumps(manifest, indent=2, sort_keys=True))
         return 0
     for line in summary(manifest):
         click.echo(line)
     return 0
+
+
+def complete_manifest(source: str | bytes) -> dict[str, Any]:
+    """Return the manifest of an artifact with what its code tells: sizes, or the findings of the target's tools."""
+    from mlcc.runtime.loader import read_manifest
+
+    manifest = read_manifest(source)
+    if "kernels" in manifest:
+        add_tool_findings(source, manifest)
+    else:
+        add_code_size(source, manifest)
+    return manifest
 
 
 def add_tool_findings(source: str | bytes, manifest: dict[str, Any]) -> None:

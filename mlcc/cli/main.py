@@ -34,6 +34,7 @@ COMMANDS = {
     "cache": "Show or empty the cache of compiled objects.",
     "check": "Parse and verify; print nothing if there is no error.",
     "compile": "Compile a module to an object, assembly, LLVM IR or a shared library.",
+    "diff": "Compare two modules, or two artifacts, and show what differs.",
     "explain": "Explain an operator, a pass, a primitive, an option, or a diagnostic code.",
     "fmt": "Format a text; comments are kept.",
     "help": "Show the help of a command, or explain a topic.",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mlcc.ir import tir
@@ -35,7 +35,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, Node, holds
 from mlcc.ir.tensor_data import TensorData
 
-__all__ = ["StructuralDifference", "assert_structural_equal", "structural_equal", "structural_hash"]
+__all__ = ["StructuralDifference", "assert_structural_equal", "correspondence", "structural_equal", "structural_hash"]
 
 
 class _Pair(NamedTuple):
@@ -75,6 +75,16 @@ class _Walk:
             if why is not None:
                 return pair, why
         return None
+
+    def pair_all(self, left: Any, right: Any) -> None:
+        """Compare everything, differences or not, so that variables pair wherever both sides agree."""
+        stack = [_Pair(left, right, USE)]
+        while stack:
+            pair = stack.pop()
+            why = self.compare(pair, stack)
+            a, b = pair.left, pair.right
+            if why is not None and type(a) is tuple is type(b):
+                stack += [_Pair(a[i], b[j], pair.mode, "", pair) for i, j in reversed(list(_aligned(a, b)))]
 
     def compare(self, pair: _Pair, stack: list[_Pair]) -> str | None:
         """Return the difference between two nodes themselves, or None; push the pairs of children on the stack."""
@@ -162,6 +172,16 @@ class _Walk:
         self.renamed = self.renamed or a is not b
 
 
+def _aligned(a: Sequence[Any], b: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """The positions of items of two lists that stand for each other: equal ones, and as many changed ones between."""
+    import difflib
+
+    left, right = ([structural_hash(x) if isinstance(x, Node) else x for x in items] for items in (a, b))
+    for kind, i, i_end, j, j_end in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if kind == "equal" or i_end - i == j_end - j:
+            yield from zip(range(i, i_end), range(j, j_end), strict=True)
+
+
 def _same_leaf(a: Any, b: Any) -> bool:
     if isinstance(a, float):
         return struct.pack("<d", a) == struct.pack("<d", b) or (a != a and b != b)
@@ -182,6 +202,8 @@ def _kind(var: tir.Var) -> str:
 def _describe(value: Any) -> str:
     if isinstance(value, (Node, IRModule)):
         return type(value).__name__
+    if isinstance(value, tir.Op):
+        return f"`{value.name}`"
     if isinstance(value, TensorData):
         return f"a constant of {value.dtype} {value.shape}"
     if isinstance(value, enum.Enum):
@@ -228,12 +250,22 @@ def _without_binders(a: tir.Expr, b: Any) -> bool:
     return True
 
 
-class StructuralDifference(AssertionError):
-    """Two programs differ; the message shows where, in the text of both. `path` leads there."""
+def correspondence(a: Any, b: Any) -> dict[Any, Any]:
+    """Return the variables and buffers of `b`, with those of `a` for which they stand, as far as the programs agree.
 
-    def __init__(self, message: str, path: str) -> None:
-        super().__init__(message)
-        self.path = path
+    Statements and bindings that only one of them has are skipped.
+    """
+    walk = _Walk(map_free_vars=False)
+    walk.pair_all(a, b)
+    return walk.to_left
+
+
+class StructuralDifference(AssertionError):
+    """Two programs differ at `path`, for a reason; `left` and `right` are excerpts of their texts around that place."""
+
+    def __init__(self, path: str, reason: str, left: str, right: str) -> None:
+        super().__init__(f"not structurally equal at {path}: {reason}\nleft:\n{left}\nright:\n{right}")
+        self.path, self.reason, self.left, self.right = path, reason, left, right
 
 
 def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
@@ -248,7 +280,7 @@ def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None
         trail.pop()  # show a bound variable with its binder
     left = _excerpt(a, [(p.left, p.label) for p in trail])
     right = _excerpt(b, [(p.right, p.label) for p in trail])
-    raise StructuralDifference(f"not structurally equal at {path}: {why}\nleft:\n{left}\nright:\n{right}", path)
+    raise StructuralDifference(path, why, left, right)
 
 
 def _excerpt(root: Any, path: list[tuple[Any, str]]) -> str:

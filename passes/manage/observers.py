@@ -5,13 +5,12 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import textwrap
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from mlcc.errors import CompileError, Diagnostic, Severity, error
-from mlcc.ir.module import Func, IRModule
+from mlcc.ir.module import IRModule
 from mlcc.options.typed import kebab
 from mlcc.passes import ALIASES, is_pass
 from mlcc.passes.manage.manager import Observer, Pass, Pipeline, no_pass_help
@@ -87,24 +86,16 @@ class Diff(Observer):
     write: Write
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        from mlcc.grammar.printer.printer import function_lines
+
         lines: list[str] = []
         for name in dict.fromkeys([*before, *module]):
             old, new = before.functions.get(name), module.functions.get(name)
             if old is not new:
-                texts = _lines(name, old), _lines(name, new)
-                lines += difflib.unified_diff(*texts, f"{name} before", f"{name} after", lineterm="")
+                left, right = ([] if func is None else function_lines(name, func) for func in (old, new))
+                lines += difflib.unified_diff(left, right, f"{name} before", f"{name} after", lineterm="")
         body = "\n".join(lines) if lines else "# nothing changed"
         self.write(f"# --- changed by {current.name}\n{body}\n")
-
-
-def _lines(name: str, func: Func | None) -> list[str]:
-    """Return the text of a function as printed in its module."""
-    from mlcc.grammar.printer.printer import script
-
-    if func is None:
-        return []
-    text = script(IRModule({name: func}), data=False)
-    return textwrap.dedent(text.partition("class Module:\n")[2]).splitlines()
 
 
 @dataclass

@@ -85,6 +85,7 @@ STOREYS = """
     mlcc.tune mlcc.frontend
     mlcc.lang
     mlcc.reference
+    mlcc.report
     mlcc.lsp
     mlcc.cli
     mlcc.__main__

@@ -1,0 +1,1 @@
+"""What people look at: differences between modules and between artifacts."""
