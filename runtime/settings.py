@@ -78,6 +78,11 @@ def is_on(name: str) -> bool:
     return os.environ.get(name, "").strip().lower() not in ("", "0", "off", "no", "false")
 
 
+def is_off(name: str) -> bool:
+    """Return True if a switch is set to no."""
+    return os.environ.get(name, "").strip().lower() in ("0", "off", "no", "false")
+
+
 def shown(text: str) -> str:
     """Return the value of a variable for messages: at most 40 characters, escaped if not printable."""
     cut = text if len(text) <= 40 else text[:40] + "..."

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from mlcc.runtime.settings import is_off
+
 Buffer = bytes | bytearray | memoryview
 
 SWITCH, PLACE, SIZE = "MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE"
@@ -141,7 +143,7 @@ class FileCache:
 
 def default_cache() -> FileCache | None:
     """Return the cache of compiled programs; None if it is disabled or has no private folder."""
-    if os.environ.get(SWITCH, "").lower() in ("0", "off", "no", "false"):
+    if is_off(SWITCH):
         return None
     folder = private_folder(os.environ.get(PLACE) or None, "compiled")
     size = os.environ.get(SIZE, "")
@@ -151,21 +153,33 @@ def default_cache() -> FileCache | None:
 
 def private_folder(base: str | None = None, *below: str) -> str | None:
     """Return a folder that only this user can write, creating it if needed; None if there is none."""
+    folders = _folders(base, below)
+    return folders[-1] if all(_fault(folder) is None for folder in folders) else None
+
+
+def unusable_folder(base: str | None = None, *below: str) -> str | None:
+    """Return the reason why `private_folder` returns None; None if it returns a folder."""
+    return next(filter(None, map(_fault, _folders(base, below))), None)
+
+
+def _folders(base: str | None, below: tuple[str, ...]) -> list[str]:
+    """The folder at `base`, or the default one, and those below it in turn."""
     if base is None:
         base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "mlcc")
-    folder = os.path.abspath(base)
+    folders = [os.path.abspath(base)]
+    for part in below:
+        folders.append(os.path.join(folders[-1], part))
+    return folders
+
+
+def _fault(folder: str) -> str | None:
+    """Create a folder if needed, and return what keeps it from being private."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        if not is_private(folder, stat.S_ISDIR):
-            return None
-        for part in below:
-            folder = os.path.join(folder, part)
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            if not is_private(folder, stat.S_ISDIR):
-                return None
-    except (OSError, ValueError):
-        return None
-    return folder
+        private = is_private(folder, stat.S_ISDIR)
+    except (OSError, ValueError) as exc:
+        return f"{folder}: {getattr(exc, 'strerror', None) or exc}"
+    return None if private else f"{folder} is a link, belongs to another user, or others may write it"
 
 
 def is_private(path: str, kind: Callable[[int], bool]) -> bool:

@@ -50,11 +50,11 @@ def measured_on(target: Target) -> str:
 def _cpu_key() -> str:
     caches = host.caches()
     sizes = "/".join(str(size >> 10) for size in (caches.l1, caches.l2, caches.l3))
-    return f"{host.cpu_name()} {host.num_cores()} cores {sizes} KiB {_digest([_model(), *host.cpu_features()])}"
+    return f"{host.cpu_name()} {host.num_cores()} cores {sizes} KiB {_digest([cpu_model(), *host.cpu_features()])}"
 
 
-def _model() -> str:
-    """Return the model name of the CPU."""
+def cpu_model() -> str:
+    """Return the model name of the CPU; an empty text if the system does not tell."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             for line in file:
