@@ -83,7 +83,7 @@ class CheckEach(Observer):
         if module.functions == before.functions:
             self.write(f"check-each: {current.name}: module unchanged\n")
             return
-        problem = self._difference(self._run(module), self._expected)
+        problem = self.difference(self._run(module), self._expected)
         self.write(f"check-each: {current.name}: {problem or 'results unchanged'}\n")
         if problem and self.culprit is None:
             self.culprit = current.name
@@ -134,10 +134,14 @@ class CheckEach(Observer):
             raise _MissingArrays(errors)
         return arrays, outputs
 
-    def _difference(self, results: list[np.ndarray], expected: list[np.ndarray]) -> str | None:
-        """Describe the largest difference between results, or return None if all are within the tolerance."""
+    def difference(self, results: Any, expected: Any) -> str | None:
+        """Describe the largest difference between results, or return None if all are within the tolerance.
+
+        Results are arrays, or nested tuples and lists of arrays.
+        """
         import numpy as np
 
+        results, expected = _flatten(results), _flatten(expected)
         if len(results) != len(expected):
             return f"{len(results)} results instead of {len(expected)}"
         for number, (got, want) in enumerate(zip(results, expected, strict=True)):

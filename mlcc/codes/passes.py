@@ -122,6 +122,13 @@ CODES: dict[str, tuple[str, str]] = {
         "`update-func` takes the function of that name from the file, or the only one it has. If other functions call "
         "it, it must be of the same kind and have the same parameters and result.",
     ),
+    "E0518": (
+        "the program does not fail as it is to",
+        "`mlcc reduce` runs a program before it reduces it, and compares what happens with what `--keep` names: a "
+        "crash of mlcc, results that differ from those of the interpreter, or the code of an error. Another target, "
+        "level or pipeline than that of the failing command may make the difference; `--keep` also takes the command "
+        "itself.",
+    ),
     "E0516": (
         "a lifted function's name is taken",
         "An inner function with the attribute `global_symbol` keeps that name when `lambda-lift` moves it out. The "

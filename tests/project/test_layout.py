@@ -85,7 +85,7 @@ STOREYS = """
     mlcc.tune mlcc.frontend
     mlcc.lang
     mlcc.reference
-    mlcc.report
+    mlcc.report mlcc.reduce
     mlcc.lsp
     mlcc.cli
     mlcc.__main__

@@ -1,0 +1,182 @@
+"""What happens to a program: a finding, a crash, wrong results, or nothing; found out in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import mlcc
+from mlcc.errors import MlccError
+from mlcc.ir.module import IRModule
+from mlcc.reduce.arguments import random_arguments
+from mlcc.reduce.program import Program
+
+OK, DIFFERS, TIMEOUT = "ok", "differs", "timeout"
+CRASH = "crash"  # begins the outcome of a crash
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a program is run: the target and level that it is compiled for, and the function whose results are compared.
+
+    `compares`: results of compiled code are compared with those of the interpreter, within `rtol` and `atol`. `sizes`
+    are values of symbols in shapes. `folder` is where files that passes name are looked for.
+    """
+
+    target: str = "llvm{cpu=native}"
+    level: int | None = None
+    compares: bool = False
+    func: str = "main"
+    rtol: float = 1e-4
+    atol: float = 1e-5
+    sizes: dict[str, int] = field(default_factory=dict)
+    folder: str = "."
+
+    def outcome(self, program: Program) -> str:
+        """Run a program here, and say what happens: OK, the code of the first error, DIFFERS, or a crash by its place.
+
+        A crash is named by the class of its exception and the innermost function of mlcc that it passed through.
+        """
+        try:
+            return self._outcome(program)
+        except MlccError as exc:
+            return str(exc.diagnostics[0].code)
+        except Exception as exc:  # noqa: BLE001 - what is looked for
+            return describe_crash(exc)
+
+    def _outcome(self, program: Program) -> str:
+        from mlcc.verify import check
+
+        module = program.module
+        check(module)
+        if program.script is not None:
+            module = mlcc.apply_schedule(module, "\n".join(program.script) + "\n", folder=self.folder)
+        passes = None if program.passes is None else ",".join(program.passes)
+        if self.compares:
+            return self._compared(program.module, module, passes)
+        if passes is not None:
+            mlcc.run_passes(module, passes, target=self.target, folder=self.folder)
+        elif program.script is None:
+            mlcc.build(module, self.target, self.level)
+        return OK
+
+    def _compared(self, original: IRModule, module: IRModule, passes: str | None) -> str:
+        from mlcc.interp import run_function
+        from mlcc.loading import load
+        from mlcc.passes.check_each import CheckEach
+
+        arrays, written = random_arguments(original[self.func], self.sizes)
+        expected, results = ([a.copy() for a in arrays] for _ in range(2))
+        reference = run_function(original, self.func, expected)
+        returned = load(mlcc.build(module, self.target, self.level, passes))[self.func](*results)
+        compared = CheckEach({}, self.func, self.rtol, self.atol)
+        if written:
+            return DIFFERS if compared.difference([results[i] for i in written], [expected[i] for i in written]) else OK
+        return DIFFERS if compared.difference(returned, reference) else OK
+
+
+def describe_crash(exc: BaseException) -> str:
+    """Return the outcome for an exception that no diagnostic reports."""
+    while exc.__cause__ is not None:
+        exc = exc.__cause__
+    root = os.path.dirname(os.path.dirname(os.path.abspath(mlcc.__file__)))
+    frames = [f for f in traceback.extract_tb(exc.__traceback__) if os.path.abspath(f.filename).startswith(root)]
+    place = f" in {frames[-1].name} ({os.path.relpath(frames[-1].filename, root)})" if frames else ""
+    return f"{CRASH}: {type(exc).__name__}{place}"
+
+
+# ---------------------------------------------------------------- processes
+
+
+def run_apart(job: Callable[[], str], seconds: float) -> str:
+    """Return the result of a job that runs in a forked process, or how that process ended: by a signal, or TIMEOUT.
+
+    What the job writes to the standard streams is dropped, and its temporary files are removed.
+    """
+    scratch = tempfile.mkdtemp(prefix="mlcc-reduce-")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _run_job(job, writing, scratch)
+    os.close(writing)
+    try:
+        answer = _read_until(reading, time.monotonic() + seconds)
+        if answer is None:
+            return TIMEOUT
+        _, status = os.waitpid(child, 0)
+        child = 0
+        number = os.waitstatus_to_exitcode(status)
+        if number < 0:
+            return f"{CRASH}: {signal.Signals(-number).name}"
+        return str(pickle.loads(answer)) if answer else f"{CRASH}: exit code {number}"  # noqa: S301 - of our own child
+    finally:
+        os.close(reading)
+        if child:
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _read_until(descriptor: int, end: float) -> bytes | None:
+    """Read until the writers have closed; None if that takes too long."""
+    parts: list[bytes] = []
+    while True:
+        ready, _, _ = select.select([descriptor], [], [], max(end - time.monotonic(), 0))
+        if not ready:
+            return None
+        part = os.read(descriptor, 1 << 16)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+
+
+def _run_job(job: Callable[[], str], writing: int, scratch: str) -> None:
+    """Run the job in the child and exit: control never returns to the parent's code."""
+    try:
+        import faulthandler
+        import resource
+
+        faulthandler.disable()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        tempfile.tempdir = scratch
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        os.write(writing, pickle.dumps(job()))
+        os._exit(0)
+    finally:
+        os._exit(70)
+
+
+# ---------------------------------------------------------------- commands
+
+
+def command_status(command: str, path: str, seconds: float) -> str:
+    """Return the exit status of a shell command on a file, whose path replaces `{}` or is appended, or TIMEOUT."""
+    import shlex
+
+    line = command.replace("{}", shlex.quote(path)) if "{}" in command else f"{command} {shlex.quote(path)}"
+    process = subprocess.Popen(
+        line, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        return f"exit status {process.wait(seconds)}"
+    except subprocess.TimeoutExpired:
+        return TIMEOUT
+    finally:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
