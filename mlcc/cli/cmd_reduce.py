@@ -55,7 +55,8 @@ def command(
     mlcc, results that differ from those of the interpreter, or the same exit status of a command. Each candidate is
     tried in a process of its own. Ctrl-C ends the search and writes the smallest text so far.
 
-    The passes of -p that the failure needs are written into the text, where `mlcc passes` finds them.
+    The passes of -p that the failure needs are written into the text, where `mlcc passes` and `mlcc reduce` find them;
+    so are those of the files that mlcc writes when it fails.
     """
     from mlcc.cli import signals
     from mlcc.cli.options import parse_symbol_sizes
@@ -63,6 +64,7 @@ def command(
     from mlcc.files import read_bytes
     from mlcc.grammar.syntax.reader import read_source
     from mlcc.outputs import Outputs
+    from mlcc.passes.manage.reproducer import directive
     from mlcc.reduce.outcomes import Run
     from mlcc.reduce.program import Program
     from mlcc.reduce.reducer import Reducer
@@ -78,6 +80,8 @@ def command(
     outputs.write(script_output, "--script-output", "script")
     outputs.check()
     module = parse_file(file)
+    if pipeline is None and not is_command:
+        pipeline = directive(read_source(read_bytes(file), file).text)
     passes = None if pipeline is None else _pass_texts(pipeline, target)
     script = None if script_path is None else tuple(read_source(read_bytes(script_path), script_path).text.splitlines())
     program = Program(module, passes, script)

@@ -371,6 +371,8 @@ def _report_bug(exc: Exception, argv: list[str]) -> int:
             click.echo(text, err=True)
             path = "the text above"
     click.echo(f"mlcc: internal error: {type(exc).__name__}: {exc}\nThis is a bug in mlcc; {path} shows it.", err=True)
+    if path.endswith(".mlc"):
+        click.echo(f"For a small program that shows it: mlcc reduce {shlex.quote(path)} --keep crash", err=True)
     from mlcc.runtime.settings import is_on
 
     if is_on("MLCC_TRACEBACK"):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from mlcc.errors import MlccError
 from mlcc.reduce.program import Program
 
-Test = Callable[[Program], bool]
+Accept = Callable[[Program], Program | None]  # returns a candidate in the form to go on with, None to drop it
 
 
 class Edit(Protocol):
@@ -23,8 +23,8 @@ class Edit(Protocol):
     def apply(self, program: Program, chosen: Sequence[Any]) -> Program | None: ...
 
 
-def reduce_with(edit: Edit, program: Program, is_kept: Test) -> Program:
-    """Apply an edit to all places at once, to halves of them, to quarters, ..., to single ones, while `is_kept` holds.
+def reduce_with(edit: Edit, program: Program, accept: Accept) -> Program:
+    """Apply an edit to all places at once, to halves of them, to quarters, ..., to single ones, where it is accepted.
 
     Takes O(n log n) tests for n places if none can be edited, and about as many as edits remain otherwise.
     """
@@ -34,8 +34,9 @@ def reduce_with(edit: Edit, program: Program, is_kept: Test) -> Program:
         at = 0
         while at < len(places):
             candidate = _applied(edit, program, places[at : at + group])
-            if candidate is not None and is_kept(candidate):
-                program = candidate
+            accepted = None if candidate is None else accept(candidate)
+            if accepted is not None:
+                program = accepted
                 places = edit.sites(program)
             else:
                 at += group
@@ -51,11 +52,11 @@ def _applied(edit: Edit, program: Program, chosen: Sequence[Any]) -> Program | N
         return None
 
 
-def reduce_until_stable(edits: Sequence[Edit], program: Program, is_kept: Test) -> Program:
+def reduce_until_stable(edits: Sequence[Edit], program: Program, accept: Accept) -> Program:
     """Apply kinds of edits in turn until none applies any more."""
     while True:
         before = program
         for edit in edits:
-            program = reduce_with(edit, program, is_kept)
+            program = reduce_with(edit, program, accept)
         if program is before:
             return program

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mlcc.ir import relax, tir
+from mlcc.ir.construct import const
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import Attrs, field_names, replace, walk
 from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.reduce.functions import with_functions
 from mlcc.reduce.graph import infer_again
 from mlcc.reduce.program import Program
+from mlcc.relax.construct import tensor_info
 
 _LEAST = 2  # sizes from this one on are made smaller
 
@@ -78,7 +80,10 @@ def _with_dtypes(node: Any, dtypes: Mapping[DType, DType]) -> Any:
         elif isinstance(value, Attrs):
             items = {k: dtypes.get(v, v) if isinstance(v, DType) else v for k, v in value.items()}
             changes[name] = Attrs(items) if any(items[k] is not v for k, v in value.items()) else value
-    return node if isinstance(node, relax.Constant) else replace(node, **changes)
+    if isinstance(node, relax.Constant):  # its data keep their dtype
+        dims = [const(n, "int64") for n in node.data.shape]
+        return replace(node, struct_info=tensor_info(dims, node.data.dtype))
+    return replace(node, **changes)
 
 
 def _rewritten(program: Program, fn: Callable[[Any], Any]) -> Program:

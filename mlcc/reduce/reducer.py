@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from mlcc.errors import MlccError
+from mlcc.ir import relax
+from mlcc.ir.node import replace
+from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.reduce.delta import Edit, reduce_until_stable
-from mlcc.reduce.functions import DropAttributes, DropFunctions, DropParameters, PublishFunctions
+from mlcc.reduce.functions import DropAttributes, DropFunctions, DropParameters, PublishFunctions, with_functions
 from mlcc.reduce.graph import ConstantsToParameters, DropBindings, TakeBranches
 from mlcc.reduce.literals import PlainDtypes, ShrinkSizes
 from mlcc.reduce.loops import DropMemory, DropStatements, PlainStatements, SimplifyExpressions, UnwrapStatements
@@ -49,28 +54,32 @@ class Reducer:
     def run(self) -> Program:
         """Reduce until no edit applies any more, or the time is over; return the best program."""
         try:
-            reduce_until_stable(EDITS, self.best, self._is_kept)
+            reduce_until_stable(EDITS, self.best, self._accept)
             self.is_finished = True
         except OutOfTime:
             pass
         return self.best
 
-    def _is_kept(self, candidate: Program) -> bool:
+    def _accept(self, candidate: Program) -> Program | None:
+        """Return a candidate as its text reads, if it is valid and has the wanted outcome. Raises OutOfTime."""
         if time.monotonic() > self._end:
             raise OutOfTime
         text = _text(candidate)
         if text in self._seen:
-            return False
+            return None
         self._seen.add(text)
         if not all(_verifies(candidate, build) for build in self._checks):
-            return False
+            return None
+        read = as_read(candidate)
+        if read is None:
+            return None
         self.tried += 1
-        is_kept = self._observe(candidate) == self._wanted
+        is_kept = self._observe(read) == self._wanted
         if is_kept:
-            self.best = candidate
+            self.best = read
         if self._on_step is not None:
             self._on_step(self.tried, self.best)
-        return is_kept
+        return read if is_kept else None
 
 
 def _text(program: Program) -> str:
@@ -79,6 +88,29 @@ def _text(program: Program) -> str:
 
     steps = "\n".join((*(program.passes or ()), "", *(program.script or ())))
     return f"{steps}\n{script(program.module, data=False)}"
+
+
+def as_read(program: Program) -> Program | None:
+    """Return the program with the module as its text reads; None if the text has an error.
+
+    What the text leaves open, such as the dtype of an integer beside another one, may change.
+    """
+    from mlcc.grammar.parser import parse
+    from mlcc.grammar.printer.printer import script_and_data
+
+    text, tensors = script_and_data(program.module)
+
+    def with_data(node: Any) -> Any:
+        if isinstance(node, relax.Constant) and node.data.array is None and node.data.key in tensors:
+            return replace(node, data=tensors[node.data.key])
+        return node
+
+    try:
+        module = parse(text)
+    except MlccError:
+        return None
+    functions = {name: rewrite_bottom_up(func, with_data) for name, func in module.functions.items()}
+    return with_functions(dataclasses.replace(program, module=module), functions)
 
 
 def _verifies(program: Program, build: bool) -> bool:

@@ -154,6 +154,21 @@ def test_a_crash_of_mlcc_keeps_its_place(mlcc: Tool, monkeypatch: pytest.MonkeyP
     assert "tanh" not in text
 
 
+def test_a_file_that_mlcc_writes_when_it_fails_is_reduced(mlcc: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlcc.passes.graph.canonicalize import Canonicalize
+
+    def crash(self: object, module: object, ctx: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(Canonicalize, "run", crash)
+    mlcc("passes", "net.mlc", "-p", "fuse,canonicalize,dead-code", code=70)
+    command = mlcc.err.splitlines()[-1].removeprefix("For a small program that shows it: ").split()
+    text = mlcc(*command[1:])
+    assert text.startswith("# PASSES: canonicalize\n# crash: RuntimeError in ")
+    assert len(statements(text)) <= 8
+    Path(command[2]).unlink()
+
+
 def test_a_schedule_script_is_reduced_with_its_function(mlcc: Tool) -> None:
     script = """
 i, k = sch.get_loops("sum")
