@@ -1,6 +1,7 @@
-"""Generate the pages of operators and intrinsics in docs/ from the reference that `mlcc explain` prints.
+"""Generate the pages of operators, intrinsics and terms in docs/ from the reference that `mlcc explain` prints.
 
-`python scripts/reference.py` writes `docs/operators/` and `docs/intrinsics.md`; a test checks that they are up to date.
+`python scripts/reference.py` writes `docs/operators/`, `docs/intrinsics.md` and `docs/glossary.md`; a test checks that
+they are up to date.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def pages() -> dict[Path, str]:
         DOCS / "operators" / "README.md": index(families),
         **{DOCS / "operators" / path.name: family(path) for path in families},
         DOCS / "intrinsics.md": intrinsics(FOLDER / "intrinsics.md"),
+        DOCS / "glossary.md": (FOLDER / "glossary.md").read_text(encoding="utf-8"),
     }
 
 

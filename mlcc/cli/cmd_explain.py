@@ -17,7 +17,8 @@ _CODE = re.compile(r"[EWew]\d+")
 @load_option
 def command(topics: tuple[str, ...], listed: bool) -> None:
     """Explain an operator (R.nn.conv2d), an intrinsic (T.exp), a pass (fuse), a schedule primitive (sch.split), a
-    target (llvm), an optimization level (-O2), a variable (MLCC_JOBS), `exit-codes`, or a diagnostic code (E0312).
+    target (llvm), an optimization level (-O2), a variable (MLCC_JOBS), `exit-codes`, a diagnostic code (E0312), or a
+    term of the glossary (block).
 
     Without a topic, list all codes.
     """

@@ -1,7 +1,7 @@
 """The page of a topic, as `mlcc explain` prints it.
 
 A topic is written as a user meets it: `R.nn.conv2d`, `T.exp`, `fuse`, `sch.split`, `llvm`, `cpu`, `MLCC_JOBS`, `-O2`,
-`E0312`, `exit-codes`. A name that several kinds have gives all of their pages.
+`E0312`, `exit-codes`, `reduction-axis`. A name that several kinds have gives all of their pages.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from mlcc.codes.exit_codes import EXIT_CODES, SIGNALS
+from mlcc.reference.glossary import term_page, terms
 from mlcc.reference.sections import Section, intrinsic_section, operator_section
 
 if TYPE_CHECKING:
@@ -35,13 +36,19 @@ _FUSION = {
 
 def pages(topic: str) -> list[str]:
     """The pages of a topic, the most likely first; an empty list for an unknown one."""
-    finders: list[Callable[[str], str | None]] = [_operator, _intrinsic, _pass, _primitive, _level, _setting, _target]
+    finders: list[Callable[[str], str | None]] = [
+        _operator, _intrinsic, _pass, _primitive, _level, _setting, _target, _term,
+    ]  # fmt: skip
     found = [finder(topic) for finder in finders]
     return [page for page in found if page is not None]
 
 
 def topics() -> Iterator[str]:
-    """All topics, each in the spelling that names one page."""
+    """All topics, each once: names in the spelling that says their kind, and the terms of the glossary."""
+    return iter(dict.fromkeys([*_names(), *terms()]))
+
+
+def _names() -> Iterator[str]:
     from mlcc import backends
     from mlcc.ir.intrinsics import INTRINSICS
     from mlcc.ops.signature import EXPANDED, names
@@ -251,6 +258,10 @@ def _target(topic: str) -> str | None:
                 + _options(backend.options)
             )
     return None
+
+
+def _term(topic: str) -> str | None:
+    return term_page(topic, WIDTH)
 
 
 def _options(cls: type[Target]) -> str:

@@ -68,7 +68,8 @@ def test_values() -> None:
     assert values("mlcc passes m.mlc -p fuse,lower-to-t") == ["fuse,lower-to-tir"]
     assert "fuse-tir" in values("mlcc passes --help-pass fuse")
     assert "E0312" in values("mlcc explain E031")
-    assert values("mlcc help ru") == ["run"] and "E0312" in values("mlcc help E031")
+    assert values("mlcc explain reduction-") == ["reduction-axis"]
+    assert values("mlcc help ru") == ["run", "rule"] and "E0312" in values("mlcc help E031")
     assert values("mlcc compile --emit llv") == ["llvm-ir"]
     assert values("mlcc passes --dialect t") == ["tvm"]
 
