@@ -16,9 +16,9 @@ _CODE = re.compile(r"[EWew]\d+")
 @click.option("--list", "listed", is_flag=True, help="List everything that has a page.")
 @load_option
 def command(topics: tuple[str, ...], listed: bool) -> None:
-    """Explain an operator (R.nn.conv2d), an intrinsic (T.exp), a pass (fuse), a schedule primitive (sch.split), a
-    target (llvm), an optimization level (-O2), a variable (MLCC_JOBS), `exit-codes`, a diagnostic code (E0312), or a
-    term of the glossary (block).
+    """Explain an operator (R.nn.conv2d), an intrinsic (T.exp), a form of the language (T.Buffer), a pass (fuse), a
+    schedule primitive (sch.split), a target (llvm), an optimization level (-O2), a variable (MLCC_JOBS), `exit-codes`,
+    a diagnostic code (E0312), or a term of the glossary (block).
 
     Without a topic, list all codes.
     """
@@ -61,12 +61,23 @@ def _pages(topic: str) -> list[str]:
     from mlcc.reference.pages import pages, topics
 
     found = pages(topic)
+    known = [] if found else list(topics())
+    found = found or [page for name in known if name.rpartition(".")[2] == topic for page in pages(name)]
     if not found:
-        known = list(topics())
         bare = {name.partition(".")[2] or name: name for name in known}
         if topic in COMMANDS:
             help = f"`mlcc help {topic}` shows the help of the command"
         else:
-            help = did_you_mean(topic, [*known, *bare]) or "`mlcc explain --list` lists all topics"
+            near = _names_with(topic, known) or did_you_mean(topic, [*known, *bare])
+            help = near or "`mlcc explain --list` lists all topics"
         raise CompileError(error("E0006", f"there is no page about `{topic}`", help=help))
     return found
+
+
+def _names_with(word: str, known: list[str]) -> str | None:
+    """Return a sentence about the topics with a part that begins with the word: `R.nn.conv2d` for `conv`."""
+    found = [name for name in known if len(word) > 2 and re.search(rf"(?:^|[._-]){re.escape(word)}", name, re.I)]
+    if not found:
+        return None
+    more = f", and {len(found) - 4} more" if len(found) > 4 else ""
+    return f"there are {', '.join(f'`{name}`' for name in found[:4])}{more}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mlcc.lsp.document import Definition, Document
-from mlcc.lsp.forms import FORMS
+from mlcc.reference.forms import FORMS
 
 KEYWORDS = (
     "def", "class", "for", "while", "if", "elif", "else", "with", "return", "pass", "assert", "and", "or", "not", "in",

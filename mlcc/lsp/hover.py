@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mlcc.ir import construct, relax, tir
 from mlcc.lsp.check import Checked
 from mlcc.lsp.document import Definition, Document
-from mlcc.lsp.forms import FORMS
+from mlcc.reference.forms import FORMS
 
 _KINDS = {"size": "a size, of dtype int64", "loop": "a loop variable", "parameter": "a parameter"}
 _PASS = re.compile(r"[\w-]+")
@@ -80,10 +80,7 @@ def topic_page(path: str, script: bool = False) -> str | None:
     topic = f"{root}.{rest}"
     if root not in ("R", "T", "I", "sch") or (root == "sch") != script:
         return None
-    form = FORMS.get(topic)
-    if form is not None:
-        return f"{_code(form[0])}\n\n{form[1]}"
-    found = pages(topic) if root != "I" else []
+    found = pages(topic) if root != "I" or topic in FORMS else []
     if not found and root == "sch":
         return _method(rest)
     return markdown(found[0]) if found else None

@@ -1,7 +1,7 @@
 """The page of a topic, as `mlcc explain` prints it.
 
-A topic is written as a user meets it: `R.nn.conv2d`, `T.exp`, `fuse`, `sch.split`, `llvm`, `cpu`, `MLCC_JOBS`, `-O2`,
-`E0312`, `exit-codes`, `reduction-axis`. A name that several kinds have gives all of their pages.
+A topic is written as a user meets it: `R.nn.conv2d`, `T.exp`, `T.Buffer`, `fuse`, `sch.split`, `llvm`, `cpu`,
+`MLCC_JOBS`, `-O2`, `E0312`, `exit-codes`, `reduction-axis`. A name that several kinds have gives all of their pages.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from mlcc.codes.exit_codes import EXIT_CODES, SIGNALS
+from mlcc.reference.forms import FORMS
 from mlcc.reference.glossary import term_page, terms
 from mlcc.reference.sections import Section, intrinsic_section, operator_section
 
@@ -37,7 +38,7 @@ _FUSION = {
 def pages(topic: str) -> list[str]:
     """The pages of a topic, the most likely first; an empty list for an unknown one."""
     finders: list[Callable[[str], str | None]] = [
-        _operator, _intrinsic, _pass, _primitive, _level, _setting, _target, _term,
+        _operator, _intrinsic, _form, _pass, _primitive, _level, _setting, _target, _term,
     ]  # fmt: skip
     found = [finder(topic) for finder in finders]
     return [page for page in found if page is not None]
@@ -60,6 +61,7 @@ def _names() -> Iterator[str]:
     yield from (f"R.{name.removeprefix('relax.')}" for name in names())
     yield from (f"R.{name}" for name in EXPANDED)
     yield from (f"T.{name}" for name in INTRINSICS)
+    yield from FORMS
     yield from pass_names()
     yield from (f"sch.{name}" for name in registry.names())
     yield from (f"-{name}" for name in LEVELS)
@@ -207,6 +209,11 @@ def _primitive(topic: str) -> str | None:
     primitive = registry.find(name)
     given = ", ".join(_parameter(p) for p in primitive.signature.parameters.values())
     return f"sch.{name}({given})\n\n{_filled(inspect.cleandoc(primitive.doc or ''))}"
+
+
+def _form(topic: str) -> str | None:
+    form = next((FORMS[name] for name in (topic, f"R.{topic}", f"T.{topic}", f"I.{topic}") if name in FORMS), None)
+    return None if form is None else f"{form[0]}\n\n{_filled(form[1])}"
 
 
 def _parameter(parameter: inspect.Parameter) -> str:

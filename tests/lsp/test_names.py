@@ -162,8 +162,8 @@ def test_every_form_of_the_language_is_explained() -> None:
     from mlcc.grammar.tir.calls import STATEMENTS
     from mlcc.grammar.tir.loops import LOOPS
     from mlcc.lsp.completion import language_names
-    from mlcc.lsp.forms import FORMS
     from mlcc.lsp.hover import topic_page
+    from mlcc.reference.forms import FORMS
 
     older = {
         "allocate_const", "alloc_buffer_stmt", "buffer_decl", "sblock", "sblock_attr", "sblock_alloc_buffer", "axis.R",

@@ -60,6 +60,15 @@ def test_names_of_code_keep_their_own_pages() -> None:
     assert term_page("nothing of the kind", 100) is None
 
 
-def test_unknown_word_is_answered_with_a_near_term(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", "bufer"]) == 1
-    assert "did you mean `buffer`" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("word", "help"),
+    [
+        ("bufer", "did you mean `buffer`?"),
+        ("batch", "there are `R.nn.batch_flatten`, `R.nn.batch_norm`, "),
+        ("dim", "there are "),
+        ("qqqqq", "`mlcc explain --list` lists all topics"),
+    ],
+)
+def test_unknown_word_is_answered_with_names_like_it(word: str, help: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", word]) == 1
+    assert help in capsys.readouterr().err

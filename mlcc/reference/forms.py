@@ -1,6 +1,6 @@
 """Forms of the language that are no operators or intrinsics: types, loops, blocks, allocations.
 
-Operators and intrinsics have pages in `mlcc.reference`; what is here is told by `docs/language.md` at length.
+`docs/language.md` explains them at length.
 """
 
 from __future__ import annotations
