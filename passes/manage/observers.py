@@ -81,9 +81,13 @@ def _canonical_names(names: Collection[str] | None) -> set[str] | None:
 
 @dataclass
 class Diff(Observer):
-    """Write the changes of each pass, function by function, as a unified diff of texts."""
+    """Write the changes of each pass, function by function, as a unified diff of texts.
+
+    Passes in a row that change nothing share a line: `# --- unchanged by normalize, fuse`.
+    """
 
     write: Write
+    _idle: list[str] = field(default_factory=list)
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
         from mlcc.grammar.printer.printer import function_lines
@@ -94,8 +98,19 @@ class Diff(Observer):
             if old is not new:
                 left, right = ([] if func is None else function_lines(name, func) for func in (old, new))
                 lines += difflib.unified_diff(left, right, f"{name} before", f"{name} after", lineterm="")
-        body = "\n".join(lines) if lines else "# nothing changed"
-        self.write(f"# --- changed by {current.name}\n{body}\n")
+        if not lines:
+            self._idle.append(current.name)
+            return
+        self._write_idle()
+        self.write("\n".join([f"# --- changed by {current.name}", *lines]) + "\n")
+
+    def finish(self) -> None:
+        self._write_idle()
+
+    def _write_idle(self) -> None:
+        if self._idle:
+            self.write(f"# --- unchanged by {', '.join(self._idle)}\n")
+            self._idle.clear()
 
 
 @dataclass

@@ -69,14 +69,22 @@ def test_dumps_go_to_numbered_files(tmp_path: Path) -> None:
 
 def test_diff_shows_only_what_changed() -> None:
     parts: list[str] = []
-    observe("ewise-fma,dead-code,dead-code", Diff(parts.append))
+    observe("ewise-fma,dead-code,dead-code,fold-constants", Diff(parts.append))
     assert parts[0].startswith("# --- changed by ewise-fma\n--- main before\n+++ main after\n")
     changed = [line for line in parts[0].splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
     assert len(changed) == 2
     assert "R.add(lv, x)" in changed[0]
     assert "R.ewise_fma(x, x, x)" in changed[1]
     assert "def other" in parts[1]
-    assert parts[2] == "# --- changed by dead-code\n# nothing changed\n"
+    assert parts[2:] == ["# --- unchanged by dead-code, fold-constants\n"]
+
+
+def test_diff_names_unchanged_passes_before_the_next_change() -> None:
+    parts: list[str] = []
+    observe("normalize,check-shapes,ewise-fma", Diff(parts.append))
+    assert [part.splitlines()[0] for part in parts] == [
+        "# --- unchanged by normalize, check-shapes", "# --- changed by ewise-fma",
+    ]  # fmt: skip
 
 
 def test_times_are_listed() -> None:
