@@ -1,6 +1,6 @@
 """The pass manager and the passes. `PASSES` names each pass; its module is imported when the pass is first named.
 
-`Pass`, `PassContext`, `register` and `unregister` are for passes from outside.
+`Pass`, `PassContext`, `Pipeline`, `register` and `unregister` are for passes from outside.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from mlcc import plugins
 if TYPE_CHECKING:
     from mlcc.passes.manage.manager import Pass as Pass
     from mlcc.passes.manage.manager import PassContext as PassContext
+    from mlcc.passes.manage.manager import Pipeline as Pipeline
     from mlcc.passes.manage.registry import register as register
     from mlcc.passes.manage.registry import unregister as unregister
 
@@ -114,6 +115,7 @@ ALIASES: dict[str, str] = {"remove-unused": "dead-code"}
 _PUBLIC = {
     "Pass": "mlcc.passes.manage.manager",
     "PassContext": "mlcc.passes.manage.manager",
+    "Pipeline": "mlcc.passes.manage.manager",
     "register": "mlcc.passes.manage.registry",
     "unregister": "mlcc.passes.manage.registry",
 }
