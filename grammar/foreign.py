@@ -39,6 +39,19 @@ _KERNEL_FORMS = {
 }
 _SIZE = re.compile(r"\b(?:Tensor|Buffer|Shape|match_buffer)\([^()\n]*\(?[^()\n]*$")
 _OWN_DTYPES = {"float": "float32", "int": "int32", "bool": "bool", "double": "float64", "half": "float16"}
+_OTHER_DTYPES = {
+    "long": "int64", "short": "int16", "single": "float32", "byte": "uint8", "bf16": "bfloat16",
+    **{f"{short}{bits}": f"float{bits}" for short in ("fp", "f") for bits in (16, 32, 64)},
+    **{f"{short}{bits}": f"{long}{bits}" for short, long in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+def meant_dtype(word: str) -> str | None:
+    """Return the dtype that a word stands for in another language or library: `float32` for `fp32` and `single`."""
+    from mlcc.ir.dtypes import NAMES
+
+    word = word.removesuffix("_")
+    return word if word in NAMES else {**_OWN_DTYPES, **_OTHER_DTYPES}.get(word)
 
 
 def name_hint(name: str, text: str, start: int, end: int, graph: bool) -> str | None:
@@ -46,6 +59,11 @@ def name_hint(name: str, text: str, start: int, end: int, graph: bool) -> str | 
     rest = re.compile(r"(?:\.\w+)+").match(text, end)
     if name in _LIBRARIES and rest is not None:
         path = text[start : rest.end()]
+        dtype = meant_dtype(path.rpartition(".")[2])
+        if dtype is not None:
+            number = f'R.const(..., "{dtype}")' if graph else f"T.{dtype}(...)"
+            called = text[rest.end() : rest.end() + 1] == "("
+            return f"a number of this dtype is `{number}`" if called else f'a dtype is written in quotes: "{dtype}"'
         whose = "no Python" if _LIBRARIES[name] == "Python" else f"no Python, {_LIBRARIES[name]} included"
         hint = operator_hint(path) if graph else intrinsic_hint(path)
         return f"a text runs {whose}: {hint or 'write it with what `R.` and `T.` have'}"

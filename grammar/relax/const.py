@@ -148,7 +148,9 @@ def _check_range(fw: FunctionWalk, cst: tree.Expr, array: Any, dtype: DType) -> 
         info = np.iinfo(str(dtype))
         wrong = (array < info.min) | (array > info.max)
     if wrong.any():
-        fw.walk.fail("E0905", f"{array[wrong].ravel()[0]} does not fit {dtype}", cst)
+        help = 'convert the integers that it stands beside, R.astype(x, "float32"), or give it a float dtype'
+        fraction = array.dtype.kind == "f" and not dtype.is_bool
+        fw.walk.fail("E0905", f"{array[wrong].ravel()[0]} does not fit {dtype}", cst, help=help if fraction else None)
 
 
 # ---------------------------------------------------------------- references

@@ -212,7 +212,9 @@ def tensor_dtype(fw: FunctionWalk, cst: tree.Expr) -> DType | None:
     try:
         return DType.of(value)
     except ValueError as problem:
-        fw.walk.fail("E0312", str(problem), cst, help=did_you_mean(value, NAMES))
+        from mlcc.grammar.foreign import meant_dtype
+
+        fw.walk.fail("E0312", str(problem), cst, help=did_you_mean(meant_dtype(value) or value, NAMES))
 
 
 def _device(fw: FunctionWalk, cst: tree.Expr) -> str:

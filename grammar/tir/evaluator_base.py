@@ -102,7 +102,9 @@ class EvaluatorBase:
         try:
             return DType.of(name)
         except ValueError as bad:
-            return self.walk.fail("E0312", str(bad), cst, help=did_you_mean(name, NAMES))
+            from mlcc.grammar.foreign import meant_dtype
+
+            return self.walk.fail("E0312", str(bad), cst, help=did_you_mean(meant_dtype(name) or name, NAMES))
 
     def exprs(self, cst: tree.Expr, what: str) -> tuple[Expr, ...]:
         """A tuple or list of expressions; a single one stands for itself."""

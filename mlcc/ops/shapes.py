@@ -303,6 +303,17 @@ def _common_extent(a: tir.Expr, b: tir.Expr) -> tir.Expr:
     return calls.if_then_else(construct.equal(a, 1), b, a)
 
 
+def _vector_help(vector: Dims, dims: Dims) -> str | None:
+    """Say how a vector is set beside a dimension that is not the last, such as a bias beside the channels."""
+    if len(vector) != 1:
+        return None
+    at = next((d for d, extent in enumerate(dims[:-1]) if prove_equal(extent, vector[0])), None)
+    if at is None:
+        return None
+    shape = shape_text((vector[0], *[int64(1)] * (len(dims) - 1 - at)))
+    return f"shapes are aligned at their ends: R.reshape(..., {shape}) sets the vector beside dimension {at}"
+
+
 def broadcast(call: relax.Call, left: Dims, right: Dims, what: str = "the shapes") -> Dims | None:
     """The shape that both broadcast to by NumPy's rule; None if it is unknown (see `common_extents`)."""
     dims: list[tir.Expr] = []
@@ -318,7 +329,8 @@ def broadcast(call: relax.Call, left: Dims, right: Dims, what: str = "the shapes
             dims.append(extent)
         elif known_different(extent, other):
             text = f"{what} {shape_text(left)} and {shape_text(right)} do not broadcast"
-            fail(call, "E0445", f"{text}: {shape_text((extent,))[1:-2]} against {shape_text((other,))[1:-2]}")
+            text += f": {shape_text((extent,))[1:-2]} against {shape_text((other,))[1:-2]}"
+            fail(call, "E0445", text, help=_vector_help(shorter, longer))
         elif _common.get():
             dims.append(_common_extent(extent, other))
         else:

@@ -21,6 +21,13 @@ def text(name: str, whole: str) -> Case:
 
 CASES = [
     # Python, NumPy and PyTorch
+    text("torch.float32", "@R.function\ndef main(x: R.Tensor((4,), torch.float32)):\n    return x\n"),
+    text("np.float64", "@R.function\ndef main(x: R.Tensor((4,), np.float64)):\n    return x\n"),
+    text("torch.long", "@R.function\ndef main(x: R.Tensor((4,), dtype=torch.long)):\n    return x\n"),
+    text("fp32", '@R.function\ndef main(x: R.Tensor((4,), "fp32")):\n    return x\n'),
+    body("np.float32 of a number", "y = R.add(x, np.float32(2))"),
+    body("fraction beside integers", 'n = R.zeros((4, 8), "int64")', "y = n * 2.5"),
+    body("bias of channels", *_IMAGE, "y = R.nn.conv2d(a, b, padding=1) + R.zeros((4,), 'float32')"),
     body("np.add", "y = np.add(x, x)"),
     body("np.matmul", "y = np.matmul(x, w)"),
     text("import numpy", "import numpy as np\n" + _HEAD + "    y = np.add(x, x)\n    return y\n"),
