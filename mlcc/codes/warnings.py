@@ -26,6 +26,12 @@ CODES: dict[str, tuple[str, str]] = {
         "`T.Cast` where that is meant. Numbers without a dtype, such as `A[i] * 2.0`, take that of what they stand "
         "beside.",
     ),
+    "W0306": (
+        "a value that is computed in a loop is lost",
+        "A name never changes its value. `s = s + A[i]` in a loop makes a new `s` in each iteration, from the one "
+        "before the loop, and nothing reads it: after the loop `s` is what it was. Keep the sum in a buffer, or "
+        "write the loop as a block with a reduction axis and `T.init()`.",
+    ),
     "W0304": (
         "code for a different machine than the module was lowered for",
         "Lowering depends on what the machine has: the width of its vectors, masks, dot products. A lowered "

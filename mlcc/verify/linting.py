@@ -3,7 +3,7 @@
 W0301: data races between iterations of a parallel loop. A few iterations of each access are evaluated; two that
 access the same element, one of them with a store, are reported. W0302: memory of the function that is read, in
 the first iteration of the enclosing loops, before any store to it. W0303: an unused parameter. W0305: a store
-that rounds its value.
+that rounds its value. W0306: a sum in a name, which is lost.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from mlcc.errors import Label
 from mlcc.ir import relax, tir
+from mlcc.ir.node import children, find
 from mlcc.ir.tir import Expr, ForKind
 from mlcc.verify.out_of_bounds import shape_symbols
 from mlcc.verify.paths import Loop, PathStep, PathVisitor, pointers, unique_nodes
@@ -39,6 +40,7 @@ def lint_prim_func(func: tir.PrimFunc, report: Report) -> None:
         return  # a declaration
     _unused_params(func, report)
     _lossy_stores(func, report)
+    _lost_values(func, report)
     linter = _LintVisitor(func, report)
     with contextlib.suppress(BudgetExceeded):
         linter.function(func)
@@ -98,6 +100,26 @@ def _lossy_stores(func: tir.PrimFunc, report: Report) -> None:
             message = f"a value of {given} is rounded to {kept}, as which `{node.buffer.name}` stores it"
             help = f'if that is meant, write it: `T.Cast("{kept}", ...)`; else compute in {kept}'
             report.warn("W0305", message, value, help=help)
+
+
+def _lost_values(func: tir.PrimFunc, report: Report) -> None:
+    """Warn of `s = s + ...` in a loop where nothing reads the new `s`: each iteration begins with the outer one."""
+    binds = [b for b in find(func.body, tir.Bind) if any(v.name == b.var.name for v in find(b.value, tir.Var))]
+    if not binds:
+        return
+    loops = [n.body for n in unique_nodes(func.body) if isinstance(n, (tir.For, tir.While))]
+    repeated = {b for body in loops for b in find(body, tir.Bind)}
+    read: set[tir.Var] = set()
+    for node in unique_nodes(func.body):
+        bound = node.var if isinstance(node, tir.Bind) else None
+        read.update(child for child in children(node) if isinstance(child, tir.Var) and child is not bound)
+    for bind in binds:
+        if bind in repeated and bind.var not in read:
+            name = bind.var.name
+            message = f"`{name} = ...` binds a new `{name}` in each iteration, which nothing reads"
+            buffer = f'`{name} = T.alloc_buffer((1,), "{bind.value.dtype}")` before the loop'
+            help = f"what iterations add to is in a buffer: {buffer}, and `{name}[0] = {name}[0] + ...` in it"
+            report.warn("W0306", message, bind, help=help)
 
 
 def _buffer_variables(buffer: tir.Buffer | None) -> set[tir.Var]:

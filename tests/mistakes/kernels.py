@@ -23,6 +23,7 @@ def text(name: str, whole: str) -> Case:
 
 
 CASES = [
+    loop("sum in a name", "s = T.float32(0)", "for j in range(8):", "    s = s + A[j]", "B[i] = s"),
     # indices and memory
     body("constant index outside", "B[8] = A[0]"),
     body("negative index", "B[-1] = A[0]"),
