@@ -173,7 +173,8 @@ def _any_installed() -> bool:
         try:
             names = [name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))]
         except OSError:
-            if folder.endswith((".zip", ".egg", ".whl")):
+            # Python lists an archive of its own library, which hardly any installation has
+            if folder.endswith((".zip", ".egg", ".whl")) and os.path.exists(folder):
                 return True
             continue
         for name in names:

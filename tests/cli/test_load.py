@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -297,3 +299,25 @@ def test_registries_refuse_names_that_are_taken() -> None:
         ops.register("toy.relu", Impl("x", aliases=("nn.relu",)))
     with pytest.raises(ValueError, match="no mlcc.passes.auto_schedule.rule.Rule of a function"):
         rules.register(Rule("mine", "matmul:matmul"))
+
+
+def test_an_archive_on_the_path_is_asked_only_if_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python lists an archive of its own library that is usually missing; it says nothing about packages."""
+    archive = tmp_path / "python311.zip"
+    monkeypatch.setattr(sys, "path", [str(archive)])
+    monkeypatch.setattr(plugins, "_any_installed", functools.cache(plugins._any_installed.__wrapped__))
+    assert not plugins._any_installed()
+    archive.write_bytes(b"")
+    plugins._any_installed.cache_clear()
+    assert plugins._any_installed()
+
+
+def test_a_run_does_not_read_the_metadata_of_packages(tmp_path: Path) -> None:
+    (tmp_path / "m.mlc").write_text("@R.function\ndef main(x: R.Tensor((2,), 'float32')):\n    return R.add(x, x)\n")
+    code = "import sys; from mlcc.cli.main import run; assert run(sys.argv[1:]) == 0; "
+    code += "print('importlib.metadata' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", str(tmp_path / "m.mlc"), "--random", "--out", str(tmp_path / "y.npz")],
+        capture_output=True, text=True, check=True, env={**os.environ, "MLCC_CACHE_DIR": str(tmp_path / "cache")},
+    )  # fmt: skip
+    assert done.stdout.split()[-1] == "False"
