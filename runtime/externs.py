@@ -21,7 +21,7 @@ _HELPERS = (
 )  # fmt: skip
 ALLOWED = frozenset((*_MATH, *(f"{name}f" for name in _MATH), *_MEMORY, *_HELPERS))
 # what the thread pool of an object with parallel loops uses besides
-POOL = frozenset(("clock_gettime", "getenv", "pthread_create", "syscall"))
+POOL = frozenset(("clock_gettime", "getenv", "pthread_create", "sched_getcpu", "syscall"))
 # what an object with kernels in versions asks for the CPU and for the variable that names one
 VERSIONS = frozenset(("getauxval", "secure_getenv"))
 

@@ -11,15 +11,17 @@
 
 %mlcc_pool = type {
   i32, [15 x i32],                ; 0 turn: changes with every job; workers wait for that
-  i32, [15 x i32],                ; 2 open: whether the job may be joined
+  i32, [15 x i32],                ; 2 open: whether the job may be joined; 3.0 the CPU of its caller, -1 if unknown
   i32, i32, [14 x i32],           ; 4 inside: workers that may be at the job; 5 waiting: the caller sleeps until none is
   i64, [7 x i64],                 ; 7 next: the chunk to be handed out
   i32, i32, [14 x i32],           ; 9 tickets given to workers that join; 10 places there are
   ptr, ptr, i64, i64, i64, i64,   ; 12 body, 13 context, 14 indices, 15 in a chunk, 16 chunks, 17 failure
-  [2 x i64],                      ;    (the first chunk that failed << 32 | its code; -1: none)
+                                  ;    (the first chunk that failed << 32 | its code; -1: none)
+  [2 x i64],                      ; 18.0 workers that have taken a slot
   i32, i32, i32, i32, i32,        ; 19 busy, 20 workers, 21 asleep, 22 threads by default, 23 process (0: wiped by fork)
-  i64                             ; 24 when there was a short job last that found all workers asleep
-}
+  i64,                            ; 24 when there was a short job last that found all workers asleep
+  [$slots x { i32, i32 }]         ; 25 of a worker: its thread id, and 0: awake; 1: asleep; -1: its affinity is being
+}                                 ;    changed; -2 - n: not to wake on CPU n (the last slot is nobody's)
 
 @mlcc_pool_v1_page = weak global ptr null, align 8
 @mlcc_pool_v1_threads = weak global i32 0, align 4
@@ -28,6 +30,7 @@
 @mlcc_pool_variable = private unnamed_addr constant [17 x i8] c"MLCC_NUM_THREADS\00", align 1
 
 declare extern_weak i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare extern_weak i32 @sched_getcpu()
 declare i64 @syscall(i64, ...)
 declare ptr @getenv(ptr)
 declare i32 @clock_gettime(i32, ptr)
@@ -160,6 +163,9 @@ post:
   store atomic i32 0, ptr %tickets.p monotonic, align 4
   store i32 %helpers, ptr %places.p, align 4
   %open.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 2
+  %cpu = call i32 @mlcc_pool_cpu()
+  %caller.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 3, i64 0
+  store atomic i32 %cpu, ptr %caller.p monotonic, align 4
   store atomic i32 1, ptr %open.p seq_cst, align 4
   %turn.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 0
   %turn = atomicrmw add ptr %turn.p, i32 1 seq_cst
@@ -167,6 +173,7 @@ post:
   %wake = icmp sgt i32 %asleep, 0
   br i1 %wake, label %rouse, label %share
 rouse:
+  call void @mlcc_pool_spread(ptr %page, i32 %cpu)
   %roused = call i64 (i64, ...) @syscall(i64 $futex, ptr %turn.p, i32 129, i32 %helpers)
   br label %share
 share:
@@ -314,7 +321,134 @@ rest:
   ret void
 }
 
-; A worker: waits for jobs and takes part in them. Handlers of faults have a stack of their own (`sigaltstack`) at the
+; The CPU that this thread runs on; -1 where the C library does not tell.
+define internal i32 @mlcc_pool_cpu() $attributes {
+entry:
+  %missing = icmp eq ptr @sched_getcpu, null
+  br i1 %missing, label %unknown, label %ask
+ask:
+  %cpu = call i32 @sched_getcpu()
+  ret i32 %cpu
+unknown:
+  ret i32 -1
+}
+
+; Forbid sleeping workers to wake on the caller's CPU. The kernel may wake a thread beside its waker when the others were
+; busy of late; there it would wait until the caller, which is about to work, is done, or the next balancing is due,
+; milliseconds later. A worker allows itself that CPU again as soon as it is awake. On machines of many CPUs an idle one is
+; found anyway: only so many workers have slots.
+define internal void @mlcc_pool_spread(ptr %page, i32 %cpu) $attributes {
+entry:
+  %mask = alloca [128 x i64], align 8
+  %known = icmp sge i32 %cpu, 0
+  br i1 %known, label %begin, label %done
+begin:
+  %mark = sub i32 -2, %cpu
+  %workers.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 20
+  %workers = load i32, ptr %workers.p, align 4
+  %cpu.wide = zext i32 %cpu to i64
+  %word = lshr i64 %cpu.wide, 6
+  %word.p = getelementptr inbounds i64, ptr %mask, i64 %word
+  %in.word = and i64 %cpu.wide, 63
+  %bit = shl i64 1, %in.word
+  %others = xor i64 %bit, -1
+  br label %head
+head:
+  %i = phi i32 [ 0, %begin ], [ %i.next, %next ]
+  %more = icmp slt i32 %i, %workers
+  %in.table = icmp slt i32 %i, $last_slot
+  %look = and i1 %more, %in.table
+  br i1 %look, label %try, label %done
+try:
+  %i.wide = zext i32 %i to i64
+  %id.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 25, i64 %i.wide, i32 0
+  %state.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 25, i64 %i.wide, i32 1
+  %claim = cmpxchg ptr %state.p, i32 1, i32 -1 seq_cst seq_cst
+  %claimed = extractvalue { i32, i1 } %claim, 1
+  br i1 %claimed, label %read, label %next
+read:
+  %id = load i32, ptr %id.p, align 4
+  %bytes = call i64 (i64, ...) @syscall(i64 $sched_getaffinity, i32 %id, i64 1024, ptr %mask)
+  %words = ashr i64 %bytes, 3
+  br label %count
+count:
+  %w = phi i64 [ 0, %read ], [ %w.next, %add ]
+  %cpus = phi i64 [ 0, %read ], [ %cpus.next, %add ]
+  %rest = icmp slt i64 %w, %words
+  br i1 %rest, label %add, label %counted
+add:
+  %w.p = getelementptr inbounds i64, ptr %mask, i64 %w
+  %w.bits = load i64, ptr %w.p, align 8
+  %ones = call i64 @llvm.ctpop.i64(i64 %w.bits)
+  %cpus.next = add i64 %cpus, %ones
+  %w.next = add i64 %w, 1
+  br label %count
+counted:
+  %several = icmp ugt i64 %cpus, 1
+  %within = icmp slt i64 %word, %words
+  %able = and i1 %several, %within
+  br i1 %able, label %forbid, label %leave
+forbid:
+  %old = load i64, ptr %word.p, align 8
+  %new = and i64 %old, %others
+  store i64 %new, ptr %word.p, align 8
+  %code = call i64 (i64, ...) @syscall(i64 $sched_setaffinity, i32 %id, i64 %bytes, ptr %mask)
+  %good = icmp eq i64 %code, 0
+  %differs = icmp ne i64 %new, %old
+  %forbidden = and i1 %good, %differs
+  %state = select i1 %forbidden, i32 %mark, i32 1
+  store atomic i32 %state, ptr %state.p seq_cst, align 4
+  br label %next
+leave:
+  store atomic i32 1, ptr %state.p seq_cst, align 4
+  br label %next
+next:
+  %i.next = add i32 %i, 1
+  br label %head
+done:
+  ret void
+}
+
+; A worker notes that it is awake, and allows itself again the CPU that the caller forbade.
+define internal void @mlcc_pool_awake(ptr %state.p) $attributes {
+entry:
+  %mask = alloca [128 x i64], align 8
+  br label %look
+look:
+  %woken = cmpxchg ptr %state.p, i32 1, i32 0 seq_cst seq_cst
+  %undisturbed = extractvalue { i32, i1 } %woken, 1
+  br i1 %undisturbed, label %done, label %disturbed
+disturbed:
+  %state = extractvalue { i32, i1 } %woken, 0
+  %finished = icmp slt i32 %state, -1
+  br i1 %finished, label %read, label %wait
+wait:
+  %y = call i64 (i64, ...) @syscall(i64 $sched_yield)
+  br label %look
+read:
+  store atomic i32 0, ptr %state.p seq_cst, align 4
+  %bytes = call i64 (i64, ...) @syscall(i64 $sched_getaffinity, i32 0, i64 1024, ptr %mask)
+  %cpu = sub i32 -2, %state
+  %cpu.wide = zext i32 %cpu to i64
+  %word = lshr i64 %cpu.wide, 6
+  %words = ashr i64 %bytes, 3
+  %within = icmp slt i64 %word, %words
+  br i1 %within, label %allow, label %done
+allow:
+  %word.p = getelementptr inbounds i64, ptr %mask, i64 %word
+  %in.word = and i64 %cpu.wide, 63
+  %bit = shl i64 1, %in.word
+  %old = load i64, ptr %word.p, align 8
+  %new = or i64 %old, %bit
+  store i64 %new, ptr %word.p, align 8
+  %code = call i64 (i64, ...) @syscall(i64 $sched_setaffinity, i32 0, i64 %bytes, ptr %mask)
+  br label %done
+done:
+  ret void
+}
+
+; A worker: waits for jobs and takes part in them. One that finds itself on the caller's CPU is of no use there and goes
+; to sleep, so that the next job wakes it elsewhere. Handlers of faults have a stack of their own (`sigaltstack`) at the
 ; beginning of the worker's, so that they run when it overflows.
 define internal ptr @mlcc_pool_worker(ptr %page) $attributes {
 entry:
@@ -333,16 +467,37 @@ entry:
   %tickets.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 9
   %places.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 10
   %asleep.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 21
+  %caller.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 3, i64 0
+  %slots.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 18, i64 0
+  %number = atomicrmw add ptr %slots.p, i64 1 monotonic
+  %has.slot = icmp ult i64 %number, $last_slot
+  %slot = select i1 %has.slot, i64 %number, i64 $last_slot
+  %id.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 25, i64 %slot, i32 0
+  %state.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 25, i64 %slot, i32 1
+  %id = call i64 (i64, ...) @syscall(i64 $gettid)
+  %id.narrow = trunc i64 %id to i32
+  store i32 %id.narrow, ptr %id.p, align 4
   br label %spin
 spin:
-  %seen = phi i32 [ 0, %entry ], [ %seen, %pause ], [ %seen, %sleep ], [ %turn, %leave ], [ %turn, %call.back ], [ %turn, %wake ]
-  %spins = phi i32 [ 0, %entry ], [ %spins.next, %pause ], [ 0, %sleep ], [ 0, %leave ], [ 0, %call.back ], [ 0, %wake ]
+  %seen = phi i32 [ 0, %entry ], [ %seen, %pause ], [ %seen, %rest ], [ %seen, %rise ], [ %turn, %leave ], [ %turn, %call.back ], [ %turn, %wake ]
+  %spins = phi i32 [ 0, %entry ], [ %spins.next, %pause ], [ 0, %rest ], [ 0, %rise ], [ 0, %leave ], [ 0, %call.back ], [ 0, %wake ]
   %turn = load atomic i32, ptr %turn.p seq_cst, align 4
   %same = icmp eq i32 %turn, %seen
   br i1 %same, label %idle, label %enter
 idle:
   %patient = icmp ult i32 %spins, 4000
-  br i1 %patient, label %pause, label %sleep
+  br i1 %patient, label %look, label %sleep
+look:
+  %low = and i32 %spins, 127
+  %due = icmp eq i32 %low, 0
+  br i1 %due, label %compare, label %pause
+compare:
+  %at = call i32 @mlcc_pool_cpu()
+  %caller = load atomic i32, ptr %caller.p monotonic, align 4
+  %here = icmp eq i32 %at, %caller
+  %certain = icmp sge i32 %at, 0
+  %useless = and i1 %here, %certain
+  br i1 %useless, label %sleep, label %pause
 pause:
   %early = icmp ult i32 %spins, 1000
   %turns = select i1 %early, i32 0, i32 %spins
@@ -350,9 +505,17 @@ pause:
   %spins.next = add i32 %spins, 1
   br label %spin
 sleep:
+  br i1 %has.slot, label %note, label %rest
+note:
+  store atomic i32 1, ptr %state.p seq_cst, align 4
+  br label %rest
+rest:
   %a = atomicrmw add ptr %asleep.p, i32 1 seq_cst
   %w = call i64 (i64, ...) @syscall(i64 $futex, ptr %turn.p, i32 128, i32 %seen, ptr null)
   %b = atomicrmw sub ptr %asleep.p, i32 1 seq_cst
+  br i1 %has.slot, label %rise, label %spin
+rise:
+  call void @mlcc_pool_awake(ptr %state.p)
   br label %spin
 enter:
   %i = atomicrmw add ptr %inside.p, i32 1 seq_cst
@@ -519,6 +682,8 @@ reset:
   br i1 %go, label %clear, label %none
 clear:
   call void @llvm.memset.p0.i64(ptr %page, i8 0, i64 $process_offset, i1 false)
+  %slots.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 25
+  call void @llvm.memset.p0.i64(ptr %slots.p, i8 0, i64 $slot_bytes, i1 false)
   store atomic i32 %own, ptr %process.p release, align 4
   ret ptr %page
 make:

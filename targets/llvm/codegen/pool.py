@@ -22,16 +22,17 @@ SET_PARALLEL_FOR = "mlcc_pool_v1_set_parallel_for"
 MOST_THREADS = 1024
 LONG = 64_000  # nanoseconds of work for which sleeping threads are woken: there a wake begins to pay
 _HANDLER_STACK = 16_384  # bytes, for handlers of faults in a worker
-_PROCESS_OFFSET = 400  # of the last field of %mlcc_pool: what is before it is the state of the pool
+_PROCESS_OFFSET = 400  # of the field in %mlcc_pool that follows the state of the pool
+_SLOTS = 16  # of workers that are kept off the caller's CPU when they are woken; the last one is nobody's
 
 _X86_64 = {
     "futex": "202", "sched_yield": "24", "rt_sigprocmask": "14", "sched_getaffinity": "204", "getpid": "39",
-    "mmap": "9", "madvise": "28", "munmap": "11", "sigaltstack": "131",
+    "mmap": "9", "madvise": "28", "munmap": "11", "sigaltstack": "131", "gettid": "186", "sched_setaffinity": "203",
     "pause_declaration": "declare void @llvm.x86.sse2.pause()", "pause": "call void @llvm.x86.sse2.pause()",
 }  # fmt: skip
 _AARCH64 = {
     "futex": "98", "sched_yield": "124", "rt_sigprocmask": "135", "sched_getaffinity": "123", "getpid": "172",
-    "mmap": "222", "madvise": "233", "munmap": "215", "sigaltstack": "132",
+    "mmap": "222", "madvise": "233", "munmap": "215", "sigaltstack": "132", "gettid": "178", "sched_setaffinity": "122",
     "pause_declaration": "declare void @llvm.aarch64.hint(i32)", "pause": "call void @llvm.aarch64.hint(i32 1)",
 }  # fmt: skip
 # the pool's own time is nothing beside what waits and wakes take; optimised, it would take 40 ms to compile
@@ -55,4 +56,5 @@ def pool_text(triple: str) -> str:
     lines = (line.partition(";")[0].rstrip() for line in text.splitlines())
     values = {**_SYSTEMS[triple], "process_offset": str(_PROCESS_OFFSET), "most": str(MOST_THREADS)}
     values.update(attributes=_ATTRIBUTES, long=str(LONG), handler_stack=str(_HANDLER_STACK))
+    values.update(slots=str(_SLOTS), last_slot=str(_SLOTS - 1), slot_bytes=str(8 * _SLOTS))
     return Template("\n".join(line for line in lines if line)).substitute(values)
