@@ -1,6 +1,7 @@
 """Run the benchmarks named on the command line, or all of them.
 
-`startup`, `speed`, `compile`, `imports`, `llm`, `memory`, `pauses`, `math`, `kernels`, `gpu` and `tune` take options.
+`startup`, `speed`, `ops`, `compile`, `imports`, `llm`, `memory`, `pauses`, `math`, `kernels`, `gpu` and `tune` take
+options.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ OPTIONED = {  # those that take options, which run alone
     "math": "bench.math",
     "tune": "bench.tune",
     "imports": "bench.imports",
+    "ops": "bench.operators",
     "llm": "bench.language_model",
 }
 
