@@ -15,7 +15,8 @@ _USER_ANNOTATIONS = ("pragma_", "meta_schedule", "schedule_rule", "auto_copy", "
 def why_ineligible(func: tir.PrimFunc) -> str | None:
     """Return why rules must not schedule a function, or None if it is as lowering produced it.
 
-    Eligible functions have plain serial loops without annotations, bound one to one to the axes of their blocks.
+    Eligible functions have plain serial loops without annotations, bound one to one to the axes of their blocks; an axis
+    of extent 1 may be bound to a constant.
     """
     if func.attrs.get(MADE_BY):
         return f"its loops are those of {func.attrs[MADE_BY]}"
@@ -52,9 +53,10 @@ def _nest_ineligibility(stmt: tir.Stmt, loops: list[tir.For]) -> str | None:
 def _block_ineligibility(realize: tir.BlockRealize, loops: list[tir.For]) -> str | None:
     block = realize.block
     name = f"block `{block.name}`"
-    bound_vars = [v for v in realize.values if isinstance(v, tir.Var)]
+    driven = [v for axis, v in zip(block.iter_vars, realize.values, strict=True) if not _is_unit(axis, v)]
+    bound_vars = [v for v in driven if isinstance(v, tir.Var)]
     if (
-        len(bound_vars) != len(realize.values)
+        len(bound_vars) != len(driven)
         or set(bound_vars) != {loop.var for loop in loops}
         or len(bound_vars) != len(loops)
     ):
@@ -69,6 +71,11 @@ def _block_ineligibility(realize: tir.BlockRealize, loops: list[tir.For]) -> str
     if any(key.startswith(_USER_ANNOTATIONS) and not _names_operator(key, v) for key, v in block.annotations.items()):
         return f"{name} is annotated"
     return None
+
+
+def _is_unit(axis: tir.IterVar, value: tir.Expr) -> bool:
+    """Return True for an axis of extent 1 that is bound to a constant, as in blocks that store a single element."""
+    return tir.const_int(axis.dom.extent) == 1 and tir.const_int(value) is not None
 
 
 def _names_operator(key: str, value: object) -> bool:

@@ -17,9 +17,10 @@ from mlcc.verify import check
 NATIVE = "llvm{cpu=native}"
 
 
-def lowered(text: str) -> IRModule:
-    """A text of operators as TIR functions, fused as -O2 does."""
-    return mlcc.run_passes(mlcc.parse(text), "lower-to-tir,annotate-op-pattern,fuse,fuse-tir")
+def lowered(text: str, accurate: bool = False) -> IRModule:
+    """A text of operators as TIR functions, fused as -O2 does; with `accurate` the functions are those of -O2, too."""
+    options = "{accurate=true}" if accurate else ""
+    return mlcc.run_passes(mlcc.parse(text), f"lower-to-tir{options},annotate-op-pattern,fuse,fuse-tir")
 
 
 def graph(params: str, *lines: str, result: str) -> str:

@@ -13,6 +13,7 @@ from tests.auto_schedule.kernels import NATIVE, arguments, assert_same_results, 
 LINES = {
     "sum": "y = R.sum(x)",
     "max": "y = R.max(x)",
+    "mean of all": "y = R.mean(x)",
     "statistics": "y = R.variance(x, axis=[0, 2, 3])",
     "mean": "y = R.mean(x, axis=[0, 2, 3])",
     "space": "y = R.sum(x, axis=[2, 3])",
@@ -24,7 +25,7 @@ def text(name: str, shape: list[int | str], dtype: str = "float32") -> str:
     return graph(f'x: R.Tensor(({dims},), "{dtype}")', LINES[name], result="y")
 
 
-@pytest.mark.parametrize("name", ["sum", "max", "statistics"])
+@pytest.mark.parametrize("name", ["sum", "max", "mean of all", "statistics"])
 def test_chunks_give_partial_results(name: str) -> None:
     mod = lowered(text(name, [15, 5, 47, 64]))
     printed = mlcc.script(assert_same_results(mod, rtol=1e-3))

@@ -54,14 +54,18 @@ def test_norms_of_groups_keep_results(groups: int, shape: tuple[int, ...]) -> No
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 @pytest.mark.parametrize(("axis", "shape"), [(1, (5, 1000)), (1, (3, 37)), (0, (37, 40)), (-1, (4, 3, 65))])
-def test_argmax_gives_the_first_of_equals(name: str, axis: int, shape: tuple[int, ...]) -> None:
-    """The first of equals, in whichever lanes they are."""
-    mod = lowered(graph(f'x: R.Tensor({shape}, "float32")', f"y = R.{name}(x, axis={axis})", result="y"))
+@pytest.mark.parametrize("accurate", [False, True])
+def test_argmax_gives_the_first_of_equals(name: str, axis: int, shape: tuple[int, ...], accurate: bool) -> None:
+    """The first of equals, in whichever lanes they are; with `accurate` NaN before numbers."""
+    mod = lowered(graph(f'x: R.Tensor({shape}, "float32")', f"y = R.{name}(x, axis={axis})", result="y"), accurate)
     if axis != 0:
         assert {a.rule for a in chosen(mod).values()} == {"rows"}
     made = mlcc.load(mlcc.build(scheduled(mod), NATIVE, 0, ""))["main"]
     x = np.random.default_rng(0).integers(0, 5, shape).astype("float32")
     np.testing.assert_array_equal(made(x), getattr(np, name)(x, axis=axis))
+    if accurate:
+        x[np.random.default_rng(1).random(shape) < 0.02] = np.nan
+        np.testing.assert_array_equal(made(x), getattr(np, name)(x, axis=axis))
     x[...] = np.inf if name == "argmin" else -np.inf
     np.testing.assert_array_equal(made(x), np.zeros_like(made(x)))
 

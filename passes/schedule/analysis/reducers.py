@@ -53,7 +53,7 @@ def _single(name: str, make: Callable[..., Expr], identity: Callable[[DType], Ex
 def _arg_reducers(name: str, prefers: Callable[..., Expr], worst: Callable[[DType], Expr]) -> list[Reducer]:
     """Return reducers of pairs of index and value. The first keeps the left of equal values, given a `prefers` that
     holds for equals; the second the one with the smaller index; the third likewise, and any index is preferred to none
-    (-1).
+    (-1); the fourth likewise, and NaN is preferred to numbers.
     """
     strictly = {c.greater_equal: c.greater, c.less_equal: c.less}[prefers]
 
@@ -73,10 +73,23 @@ def _arg_reducers(name: str, prefers: Callable[..., Expr], worst: Callable[[DTyp
         wins = c.logical_and(c.greater_equal(x[0], none), left)
         return _select(wins, x[0], y[0]), _select(strictly(x[1], y[1]), x[1], y[1])
 
+    def nan_first(x: Vars, y: Vars) -> Exprs:
+        none = c.const(0, x[0].dtype)
+        better = c.logical_or(strictly(x[1], y[1]), c.logical_and(c.not_equal(x[1], x[1]), c.equal(y[1], y[1])))
+        both_nan = c.logical_and(c.not_equal(x[1], x[1]), c.not_equal(y[1], y[1]))
+        tie = c.logical_and(c.logical_or(c.equal(x[1], y[1]), both_nan), c.less(x[0], y[0]))
+        left = c.logical_or(c.logical_or(c.less(y[0], none), better), tie)
+        wins = c.logical_and(c.greater_equal(x[0], none), left)
+        return _select(wins, x[0], y[0]), _select(better, x[1], y[1])
+
     def identity(d: Sequence[DType]) -> Exprs:
         return c.const(-1, d[0]), worst(d[1])
 
-    return [Reducer(name, 2, combine, identity) for combine in (first, ordered, with_empty)]
+    def infinite(d: Sequence[DType]) -> Exprs:
+        return c.const(-1, d[0]), _infinity_or(worst, -1 if name == "argmax" else 1)(d[1])
+
+    forms = ((first, identity), (ordered, identity), (with_empty, identity), (with_empty, infinite), (nan_first, infinite))
+    return [Reducer(name, 2, combine, start) for combine, start in forms]
 
 
 def _select(condition: Expr, yes: Expr, no: Expr) -> Expr:
