@@ -4,7 +4,7 @@ The sums of a tile of the result (`tiles`) stay in registers during the whole re
 tile is stored. The operand that vectors are loaded from is packed into panels as wide as a tile, where it is large and
 its reuse pays for the copy; the other one is read element by element. Columns that the tile does not divide are padded:
 with zeros where they are read, and with masked stores, so that the last tile is narrower. The last tile also has fewer
-rows where the row count is known; otherwise rows are padded.
+rows: where their number is unknown, lowering writes out a tile for each number that may be left (`loop_partition`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def matmul(kernel: Kernel) -> str:
     kernel.say(str(plan))
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     parallel = is_worth_parallelizing(kernel, product.stage)
-    rows, depth_multiples = plan.tile.rows if plan.pad_rows else 1, {groups.place: groups.size} if groups else None
+    rows, depth_multiples = plan.tile.rows if plan.pack_lhs else 1, {groups.place: groups.size} if groups else None
     epilogue = accumulate_locally(kernel, block, product, max(plan.tile.columns, plan.step), rows, depth_multiples)
     copies = _copy_operands(kernel, block, product, plan)
     outer, depth = _schedule_tiles(kernel, block, epilogue, product, plan)
@@ -84,9 +84,9 @@ class MatmulPlan:
     """The choices of a schedule for a product.
 
     `pack_rhs` packs the right operand, which vectors are loaded from, into panels; `pack_lhs` packs the left one into
-    strips. With `pad_rows`, rows are padded to whole tiles; otherwise the tail is a smaller tile. `outer` is the order
-    of the outer axes. Copies are made inside the first `level` of them, so that those for one matrix of a batch are
-    read while they are in the cache. `panels_per_strip` panels are multiplied by each strip before the next one.
+    strips, padded to whole tiles; otherwise the tail is a smaller tile. `outer` is the order of the outer axes. Copies
+    are made inside the first `level` of them, so that those for one matrix of a batch are read while they are in the
+    cache. `panels_per_strip` panels are multiplied by each strip before the next one.
     `unrolled` steps of the depth are unrolled. `groups` describes how bytes are accumulated in groups. `copy_dtype` is
     the type of copies if it is not that of the operands. `shared_panel_columns` is the width of the panels that
     versions of the kernel share, or 0.
@@ -95,7 +95,6 @@ class MatmulPlan:
     tile: Tile
     pack_rhs: bool
     pack_lhs: bool
-    pad_rows: bool
     outer: tuple[int, ...]
     level: int
     panels_per_strip: int = 1
@@ -167,7 +166,6 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
         tile,
         pack_rhs,
         pack_lhs,
-        pack_lhs or m is None,
         outer,
         level,
         _panels_per_strip(kernel, product, tile, bool(panel_columns)),

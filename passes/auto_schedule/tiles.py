@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from mlcc.machine.cpu_tables import CpuFacts
 
-SUMS_IN_FLIGHT = 8  # independent sums that keep the multipliers busy: latency 4, two units
+SUMS_IN_FLIGHT = 8  # independent sums that keep the multipliers busy: latency 4, two units; half where a sum takes both
 ROW_LOAD, VECTOR_LOAD = 0.2, 0.35  # in multiplications: a broadcast element from L1; a vector of a panel from L2
 TYPICAL_SIZES = (1, 8, 32, 100, 1000)  # assumed values of unknown sizes
 
@@ -17,7 +17,8 @@ TYPICAL_SIZES = (1, 8, 32, 100, 1000)  # assumed values of unknown sizes
 class Tile:
     """`rows` times `vectors` vectors of `lanes` elements.
 
-    A vector takes `cost` of the time of a full one, and is loaded from `lines` cache lines on average.
+    A vector takes `cost` of the time of a full one, and is loaded from `lines` cache lines on average. `in_flight` sums
+    keep the multipliers busy.
     """
 
     rows: int
@@ -25,6 +26,7 @@ class Tile:
     lanes: int
     cost: float = 1.0
     lines: float = 1.0
+    in_flight: float = SUMS_IN_FLIGHT
 
     @property
     def columns(self) -> int:
@@ -33,36 +35,34 @@ class Tile:
     def efficiency(self, m: int | None, n: int | None) -> float:
         """Return the share of the multipliers' time that computes results.
 
-        The rest is taken by loads, and by lanes past the end. A tail runs in a smaller tile; an unknown size is padded
-        to whole tiles.
+        The rest is taken by loads, and by lanes past the end. A tail runs in a smaller tile; an unknown width is padded
+        to whole tiles, and an unknown height is a mean over typical ones.
         """
         if m == 0 or n == 0:
             return 1.0
-        height = self.rows if m is None else m
+        if m is None:
+            return sum(self.efficiency(height, n) for height in TYPICAL_SIZES) / len(TYPICAL_SIZES)
+        height = m
         width = self.columns if n is None else n
         vectors = -(-width // self.lanes)
         time = sum(
-            down * across * _step_cost(r, v, self.cost, self.lines)
+            down * across * self._step_cost(r, v)
             for r, down in _tiles_along(height, self.rows)
             for v, across in _tiles_along(vectors, self.vectors)
         )
         multiplier_share = height * width / self.lanes * self.cost / time
-        return (
-            multiplier_share
-            * (_mean_utilization(self.rows) if m is None else 1.0)
-            * (_mean_utilization(self.columns) if n is None else 1.0)
-        )
+        return multiplier_share * (_mean_utilization(self.columns) if n is None else 1.0)
+
+    def _step_cost(self, rows: int, vectors: int) -> float:
+        """Return the time of one step of the sums of some rows and vectors, in multiplications of full vectors."""
+        sums = rows * vectors
+        loads = ROW_LOAD * rows + self.cost * VECTOR_LOAD * self.lines * vectors
+        return (self.cost * sums + loads) * max(1.0, self.in_flight / sums)
 
 
 def _matches_panels(columns: int, panel: int) -> bool:
     """Return True if a tile reads whole panels, or several tiles read one whole panel."""
     return panel == 0 or columns % panel == 0 or panel % columns == 0
-
-
-def _step_cost(rows: int, vectors: int, cost: float, lines: float) -> float:
-    """Return the time of one step of a tile's sums, in multiplications of full vectors."""
-    sums = rows * vectors
-    return (cost * sums + ROW_LOAD * rows + cost * VECTOR_LOAD * lines * vectors) * max(1.0, SUMS_IN_FLIGHT / sums)
 
 
 def _tiles_along(size: int, step: int) -> list[tuple[int, int]]:
@@ -100,6 +100,7 @@ def tiles(
             width,
             cost,
             1 + anywhere * min(width / lanes, load_width) * facts.vector_bytes / facts.line_bytes,
+            SUMS_IN_FLIGHT * load_width / cost,
         )
         for width, cost in widths
         for vectors in range(1, max(min(registers // 2, registers if n is None else -(-n // width)), 1) + 1)

@@ -9,11 +9,19 @@ A condition counts if it compares sums of loop variables, some of them of loops 
 those give a range of the outer variable in which it always holds. A serial loop is divided into that range and what is
 before and after it; in a parallel one, each iteration asks where it is, also by the quotients and remainders of its
 variable, which loops that were fused leave. Bodies that would become long are not copied.
+
+Where a size is unknown and the inner loops are unrolled, the last iteration branches on how much of it is left, so that
+a register tile with fewer rows runs without conditions, too:
+
+    for r in T.unroll(4):                          left = n - i * 4
+        if i * 4 + r < n:                ->        if left == 1: B[i * 4] = ...
+            B[i * 4 + r] = ...                     elif left == 2: B[i * 4] = ...; B[i * 4 + 1] = ...
+                                                   else: ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -36,6 +44,7 @@ from mlcc.passes.lowering.vector_legality import linear_form
 from mlcc.passes.manage.stages import FLAT
 
 _MAX_COPIES = 8  # all copies in a function together are at most so many times as long as one may be
+_MAX_TAILS = 16  # most branches on what is left of an iteration
 
 
 def partition_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
@@ -50,6 +59,15 @@ class _Guard:
     condition: tir.BinaryOp
     domains: dict[tir.Var, Interval]
     values: dict[tir.Var, Expr]
+    unrolled: frozenset[tir.Var] = frozenset()
+
+    @property
+    def excess(self) -> Expr:
+        """An expression that is at most 0 where the condition holds."""
+        node = self.condition
+        lhs, rhs = (substitute(side, self.values) for side in (node.lhs, node.rhs))
+        excess = c.sub(lhs, rhs) if isinstance(node, (tir.LT, tir.LE)) else c.sub(rhs, lhs)
+        return c.add(excess, 1) if isinstance(node, (tir.LT, tir.GT)) else excess
 
 
 @dataclass(slots=True)
@@ -59,6 +77,25 @@ class _Span:
     starts: list[Expr] = field(default_factory=list)
     ends: list[Expr] = field(default_factory=list)
     guards: set[int] = field(default_factory=set)
+    tail: _Tail | None = None
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The conditions that hold in an iteration past the span as far as `left` reaches: `inner + offset <= left`.
+
+    `inner` (by the id of a condition, with its offset) are sums over unrolled loops. For `left` below `low` none of the
+    conditions holds, from `high` on all do.
+    """
+
+    left: Expr
+    inner: dict[int, tuple[Expr, int]]
+    low: int
+    high: int
+
+    def conditions(self, left: int) -> dict[int, Expr]:
+        """Return what the conditions become where `left` is known."""
+        return {guard: c.less_equal(inner, left - offset) for guard, (inner, offset) in self.inner.items()}
 
 
 class _Partitioner(TirMutator):
@@ -66,6 +103,7 @@ class _Partitioner(TirMutator):
         self._limit = limit
         self._budget = limit * _MAX_COPIES
         self._analyzer = Analyzer()
+        self._greatest: dict[tir.Var, Expr] = {}  # the greatest value of variables that are partitioned
 
     def expr(self, node: Expr) -> Expr:
         return node
@@ -74,6 +112,7 @@ class _Partitioner(TirMutator):
         if tir.const_int(node.step) not in (None, 1):
             return replace(node, body=self.body(node.body))
         self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
+        self._greatest[node.var] = self._analyzer.simplify(c.sub(c.add(node.min, node.extent), 1))
         partition = {ForKind.SERIAL: self._partition_serial, ForKind.PARALLEL: self._partition_parallel}.get(node.kind)
         partitioned = (
             None if partition is None or tir.const_int(node.extent) in (0, 1) or _jumps(node.body) else partition(node)
@@ -101,6 +140,7 @@ class _Partitioner(TirMutator):
         """Return the conditions that hold for every value of a variable, and the span in which the others hold."""
         always: set[int] = set()
         span = _Span()
+        cut: list[_Guard] = []
         for guard in _guards(var, body):
             bound = _upper_bound(guard, self._analyzer)
             if bound is None:
@@ -115,11 +155,63 @@ class _Partitioner(TirMutator):
             if factor > 0:  # factor * var + rest <= 0
                 end = c.add(c.floordiv(c.negate(rest), factor), 1)
                 span.ends.append(self._analyzer.simplify(end))
+                cut.append(guard)
             else:
                 start = c.floordiv(c.add(rest, -factor - 1), -factor)
                 span.starts.append(self._analyzer.simplify(start))
             span.guards.add(id(guard.condition))
+        span.tail = self._tail(var, cut)
         return always, span
+
+    def _tail(self, var: tir.Var, cut: Sequence[_Guard]) -> _Tail | None:
+        """Return what is left of an iteration that conditions over unrolled loops cut off at an unknown size."""
+        tail: _Tail | None = None
+        factor, outer = 0, None
+        for guard in cut:
+            excess = self._analyzer.simplify(guard.excess)
+            form = linear_form(excess, {var, *guard.domains}, {})
+            if form is None or not guard.unrolled >= (form.terms.keys() - {var}) or len(form.terms) < 2:
+                continue
+            rest = c.cast(var.dtype, form.rest)
+            offset = 0 if outer is None else tir.const_int(self._analyzer.simplify(c.sub(rest, outer)))
+            if tir.const_int(rest) is not None or offset is None or (outer is not None and form.terms[var] != factor):
+                continue
+            inner: Expr = c.const(0, var.dtype)
+            for v, k in form.terms.items():
+                inner = inner if v is var else c.add(inner, c.mul(c.cast(var.dtype, v), k))
+            ends = eval_set(inner, guard.domains, self._analyzer)
+            low, high = (
+                None if end is None else tir.const_int(self._analyzer.simplify(end)) for end in (ends.low, ends.high)
+            )
+            if low is None or high is None:
+                continue
+            if tail is None:
+                factor, outer = form.terms[var], rest
+                left = self._analyzer.simplify(c.negate(c.add(c.mul(var, factor), rest)))
+                tail = _Tail(left, {}, low, high)
+            tail.inner[id(guard.condition)] = (inner, offset)
+            tail.low, tail.high = min(tail.low, low + offset), max(tail.high, high + offset)
+        return tail if tail is not None and tail.high - tail.low <= _MAX_TAILS else None
+
+    def _by_what_is_left(self, var: tir.Var, span: _Span, body: Body, rewrite: Callable[[Body], Body]) -> Body:
+        """Return the body of an iteration past a span, with a branch for everything that may be left of it.
+
+        Each branch is a copy of the body that `rewrite` has rewritten.
+        """
+        tail = span.tail
+        if tail is None or not self._affords(span, body, (tail.high - tail.low + 1) // 2):
+            return rewrite(copy_body(body, {}))
+        left = tir.Var(f"{var.name}_left", tail.left.dtype)
+        cases = [
+            (n, rewrite(copy_body(_ConditionReplacer(tail.conditions(n)).body(body), {})))
+            for n in range(tail.low, tail.high)
+        ]
+        least = substitute(tail.left, {var: self._greatest[var]}) if var in self._greatest else tail.left
+        complete = span.guards <= tail.inner.keys() and self._analyzer.prove(c.greater_equal(least, tail.low))
+        chain: Body = cases.pop()[1] if complete else rewrite(copy_body(body, {}))
+        for n, case in reversed(cases):
+            chain = (tir.IfThenElse(c.equal(left, n), case, chain),)
+        return (tir.Bind(left, tail.left), *chain)
 
     def _partition_parallel(self, loop: tir.For) -> list[Stmt] | None:
         """Return a parallel loop whose iterations branch on their position; None if nothing is gained."""
@@ -127,6 +219,7 @@ class _Partitioner(TirMutator):
         body = places.body(loop.body)
         for var, value in places.bindings:
             self._analyzer.bind_bound(var, *self._analyzer.bound(value))
+            self._greatest[var] = self._greatest_value(value, loop.var)
         left, guarded = self._budget, self._branch_on_position([loop.var, *(var for var, _ in places.bindings)], body)
         if left == self._budget and guarded == body:
             return None
@@ -149,8 +242,11 @@ class _Partitioner(TirMutator):
             if high == low + 1:
                 return rest
         elif self._affords(span, body, 1):
-            known = dict.fromkeys((var,), edges[0]) if len(edges) == 1 else {}
-            rest = self._branch_on_position(others, _ConditionFolder(known).body(copy_body(body, {})))
+            if len(edges) == 1:
+                last = _ConditionFolder({var: edges[0]}).body(copy_body(body, {}))
+                rest = self._branch_on_position(others, last)
+            else:
+                rest = self._by_what_is_left(var, span, body, lambda case: self._branch_on_position(others, case))
         else:
             return self._branch_on_position(others, body)
         condition: Expr = tir.TRUE
@@ -160,6 +256,12 @@ class _Partitioner(TirMutator):
             condition = c.logical_and(condition, c.less(var, end))
         main = self._branch_on_position(others, _ConditionDropper(span.guards).body(body))
         return (tir.IfThenElse(condition, main, rest),)
+
+    def _greatest_value(self, value: Expr, var: tir.Var) -> Expr:
+        """Return the greatest value of a quotient or remainder of a loop variable."""
+        if isinstance(value, tir.FloorMod):
+            return c.sub(value.rhs, 1)
+        return self._analyzer.simplify(substitute(value, {var: self._greatest[var]}))
 
     def _edges(self, var: tir.Var, span: _Span) -> list[Expr]:
         """Return the values of a variable outside a span, if there is at most one on either side; else none."""
@@ -187,7 +289,7 @@ class _Partitioner(TirMutator):
             parts += self._part(loop, low, start, copy_body(loop.body, {}))
         parts += self._part(loop, start, end, main)
         if span.ends:
-            parts += self._part(loop, end, high, copy_body(loop.body, {}))
+            parts += self._part(loop, end, high, self._by_what_is_left(loop.var, span, loop.body, lambda body: body))
         return parts
 
     def _bind_value(self, value: Expr, loop: tir.For, stmts: list[Stmt]) -> Expr:
@@ -223,12 +325,7 @@ def _distinct(values: Sequence[Expr]) -> list[Expr]:
 
 def _upper_bound(guard: _Guard, analyzer: Analyzer) -> Expr | None:
     """Return an upper bound over the inner loops that proves the condition where it is at most 0; None if unknown."""
-    node = guard.condition
-    lhs, rhs = (substitute(side, guard.values) for side in (node.lhs, node.rhs))
-    excess = c.sub(lhs, rhs) if isinstance(node, (tir.LT, tir.LE)) else c.sub(rhs, lhs)
-    if isinstance(node, (tir.LT, tir.GT)):
-        excess = c.add(excess, 1)
-    high = eval_set(analyzer.simplify(excess), guard.domains, analyzer).high
+    high = eval_set(analyzer.simplify(guard.excess), guard.domains, analyzer).high
     if high is None or not is_pure(high):
         return None
     bound = analyzer.simplify(high)
@@ -269,6 +366,7 @@ class _GuardFinder:
         self._domains: dict[tir.Var, Interval] = {}
         self._values: dict[tir.Var, Expr] = {}
         self._hidden: set[tir.Var] = set()  # bound inside to values without a linear form
+        self._unrolled: set[tir.Var] = set()
 
     def body(self, body: Body) -> None:
         for stmt in body:
@@ -290,6 +388,8 @@ class _GuardFinder:
         if isinstance(stmt, tir.For):
             if tir.const_int(stmt.step) in (None, 1):
                 self._domains[stmt.var] = from_range(tir.Range(stmt.min, stmt.extent))
+                if stmt.kind is ForKind.UNROLLED:
+                    self._unrolled.add(stmt.var)
             else:
                 self._hidden.add(stmt.var)
         for nested in inner:
@@ -314,7 +414,8 @@ class _GuardFinder:
             used = used_vars(part.lhs) | used_vars(part.rhs)
             used |= {v for var in used if var in self._values for v in used_vars(self._values[var])}
             if self._var in used and used & self._domains.keys() and not used & self._hidden:
-                self.guards.append(_Guard(part, dict(self._domains), dict(self._values)))
+                unrolled = frozenset(self._unrolled & self._domains.keys())
+                self.guards.append(_Guard(part, dict(self._domains), dict(self._values), unrolled))
 
 
 def _is_index(part: tir.BinaryOp) -> bool:
@@ -322,17 +423,16 @@ def _is_index(part: tir.BinaryOp) -> bool:
     return dtype.kind == "int" and dtype.bits >= 32 and dtype.lanes == 1
 
 
-class _ConditionDropper(Folding):
-    """Remove conditions that are known to hold, given by their ids."""
+class _ConditionReplacer(Folding):
+    """Replace conditions, given by their ids, and fold what they decide."""
 
-    def __init__(self, holds: set[int]) -> None:
+    def __init__(self, conditions: Mapping[int, Expr]) -> None:
         super().__init__({})
-        self._holds = holds
+        self._conditions = conditions
 
     def expr(self, node: Expr) -> Expr:
-        if id(node) in self._holds:
-            return tir.TRUE
-        return super().expr(node)
+        condition = self._conditions.get(id(node))
+        return super().expr(node) if condition is None else condition
 
     def expr_call(self, node: tir.Call) -> Expr:
         call = super().expr_call(node)
@@ -342,6 +442,13 @@ class _ConditionDropper(Folding):
             if call.op.name == "tir.if_then_else" and tir.const_int(call.args[0]) is not None:
                 return call.args[1] if tir.const_int(call.args[0]) else call.args[2]
         return call
+
+
+class _ConditionDropper(_ConditionReplacer):
+    """Remove conditions that are known to hold, given by their ids."""
+
+    def __init__(self, holds: set[int]) -> None:
+        super().__init__(dict.fromkeys(holds, tir.TRUE))
 
 
 class _ConditionFolder(Folding):

@@ -133,6 +133,69 @@ def test_loops_fused_over_unknown_sizes() -> None:
     assert len(asked) == 3 and len(masks) == 4 + 3
 
 
+ROWS = """
+for i in range((n + 3) // 4):
+    for r in T.unroll(4):
+        if i * 4 + r < n:
+            B[i * 4 + r] = A[i * 4 + r] + T.float32(1)
+"""
+
+
+@pytest.mark.parametrize("kind", ["range", "T.parallel"])
+def test_what_is_left_of_an_unrolled_tile_has_no_conditions(kind: str) -> None:
+    """One branch for each number of rows in the last tile: 1, 2 or 3, and 4 in the tiles before it."""
+    lowered = lower_func(parse(ROWS.replace("range", kind)))
+    stores = [n for n in walk(lowered) if isinstance(n, tir.BufferStore)]
+    branches = [n.condition for n in walk(lowered) if isinstance(n, tir.IfThenElse)]
+    assert len(stores) == 4 + 1 + 2 + 3
+    assert len([b for b in branches if isinstance(b, tir.EQ)]) == len(branches) - (kind != "range") == 2
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 7, 8, 9, 1000])
+@pytest.mark.parametrize("kind", ["range", "T.parallel"])
+def test_what_is_left_of_an_unrolled_tile_is_computed(kind: str, size: int) -> None:
+    func = parse(ROWS.replace("range", kind))
+    data, out = (
+        fenced(np.arange(size, dtype=np.float32), before=False),
+        fenced(np.zeros(size, np.float32), before=False),
+    )
+    assert Native(func, machine=V3)(data, out, symbols=(size,)) == 0
+    np.testing.assert_array_equal(out, data + 1)
+
+
+def test_a_tile_that_may_have_no_rows_keeps_its_conditions() -> None:
+    """Tiles past the end: whatever is left of them, none of the conditions holds."""
+    func = parse(ROWS.replace("(n + 3) // 4", "n + 2").replace("B[i", "B[n - n + i"))
+    for size in (0, 1, 5, 8, 11):
+        data, out = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
+        assert Native(func, machine=V3)(data, out, symbols=(size,)) == 0
+        np.testing.assert_array_equal(out, data + 1)
+
+
+def test_conditions_with_different_offsets_share_what_is_left() -> None:
+    """The second row of each pair is written one place further up, as far as there is one."""
+    func = parse("""
+for i in range((n + 3) // 4):
+    for r in T.unroll(4):
+        if i * 4 + r < n:
+            B[i * 4 + r] = A[i * 4 + r]
+        if i * 4 + r + 2 < n:
+            B[i * 4 + r] = B[i * 4 + r] + A[i * 4 + r + 2]
+""")
+    lowered = lower_func(func)
+    assert not [n for n in walk(lowered) if isinstance(n, tir.LT) and n.lhs.dtype.bits > 1]
+    for size in (0, 1, 2, 3, 4, 5, 6, 7, 9, 1000):
+        data, out = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
+        assert Native(func, machine=V3)(data, out, symbols=(size,)) == 0
+        np.testing.assert_array_equal(out, data + np.append(data[2:], [0, 0])[:size])
+
+
+def test_rows_are_not_written_out_beyond_the_limit() -> None:
+    lowered = lower_func(parse(ROWS), {}, LowerOptions(edge_limit=8))
+    stores = [n for n in walk(lowered) if isinstance(n, tir.BufferStore)]
+    assert len(stores) <= 8
+
+
 def test_a_tile_that_is_the_last_one_still_tells_iterations_apart() -> None:
     """What is known of it goes into conditions, not into indices: the loop stays parallel."""
     lowered = lower_func(parse(re.sub(r"\bn\b", "37", TILES.replace("range", "T.parallel")), ""))
