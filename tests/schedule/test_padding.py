@@ -126,6 +126,14 @@ def test_a_padded_window_would_show() -> None:
         schedule(CONV.replace("vi * 2 + vr", "8 - vi * 2 - vr")).pad_einsum("y", [3, 1, 1, 1, 1, 1])
 
 
+@pytest.mark.parametrize("padding", [[1, 1, 1, 1, 4, 1], [3, 4, 16, 4, 4, 4]])
+def test_windows_of_integers_are_padded_along_the_reduction(padding: list[int]) -> None:
+    """What a padded step reads is no zero, but it is multiplied by one."""
+    sch = schedule(text := CONV.replace("float32", "int32"))
+    sch.pad_einsum("y", padding)
+    assert_same_results(mlcc.parse(text), sch.mod)
+
+
 @pytest.mark.parametrize("index", ["8 - vi * 2 - vr", "vi // 2 * 3 + vr"])
 def test_axes_that_are_not_padded_index_as_they_like(index: str) -> None:
     text = CONV.replace("vi * 2 + vr", index)

@@ -30,10 +30,10 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
 
     Buffers indexed by a padded axis are copied before into buffers `X_pad` with zeros at the end, and the output back
     after. An einsum indexes its buffers by axes or constants alone; what it only reads also by sums of axes, such as
-    the window `y * 2 + r` of a convolution, of which spatial axes may be padded, and in any way by axes that are not
-    padded. Refused: another block than that
-    (E0674), padding that is not one positive number for each axis (E0673), and where the zeros would show: a reduction
-    other than a sum of products, or integer division (E0675). TVM: `pad_einsum`, which pads those too, and no windows.
+    the window `y * 2 + r` of a convolution, of which spatial axes may be padded, those of integers also along reduced
+    ones, and in any way by axes that are not padded. Refused: another block than that (E0674), padding that is not one
+    positive number for each axis (E0673), and where the zeros would show: a reduction other
+    than a sum of products, or integer division (E0675). TVM: `pad_einsum`, which pads those too, and no windows.
     """
     tree, old, realize = block.tree, block.block, block.realize
     scope = scope_root(tree, old, require_stage_pipeline=True)
@@ -149,7 +149,7 @@ def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
         for span, size in zip(region.region, region.buffer.shape, strict=True):
             if not isinstance(span.min, (tir.Var, tir.IntImm)):
                 shown = next((v for v in vars_of(span.min) & padded.keys() if v in reduced), None)
-                if shown is not None:
+                if shown is not None and not region.buffer.dtype.is_int:  # infinity times 0 is not 0
                     raise refusal(
                         f"the element that a padded `{shown.name}` reads at `{span.min}` of `{region.buffer.name}` is "
                         "not zero"
