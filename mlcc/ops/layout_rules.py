@@ -199,6 +199,14 @@ def prelu(call: relax.Call, given: tuple[Any, ...], desired: DesiredLayouts) -> 
     return LayoutDecision((layout, slope), layout, call.attrs.with_item("axis", _position(layout, call.attrs["axis"])))
 
 
+@without_split_axes
+def quantization(call: relax.Call, given: tuple[Any, ...], desired: DesiredLayouts) -> LayoutDecision:
+    """The data determine the layout; scales and zero points for groups of neighbours, of the data's rank, follow it."""
+    layout, *parameters = given
+    inputs = (layout, *(layout if len(p) == len(layout) else p for p in parameters))
+    return LayoutDecision(inputs, layout, call.attrs.with_item("axis", _position(layout, call.attrs["axis"])))
+
+
 def _channel(attrs: Attrs) -> tuple[int, ...]:
     return (attrs["channel_axis"],) if "channel_axis" in attrs else ()
 

@@ -8,6 +8,7 @@ from mlcc import te
 from mlcc.arith.proofs import is_one
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
+from mlcc.ops import layout_rules
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl, Inline
 from mlcc.ops.shapes import Dims, Tensor, axis, fail, prove_equal, shape_text, tensor, tensor_like
@@ -162,9 +163,11 @@ OPS: dict[str, Impl] = {
     "quantize": Impl(
         'data, scale, zero_point, axis: int = -1, out_dtype: dtype = "int8"', infer_quantize, _np_quantize,
         _lower_quantize, FusionKind.ELEMWISE, inline=Inline.ALL, attr_order=("out_dtype", "axis"),
+        free_layout=layout_rules.quantization,
     ),
     "dequantize": Impl(
         'data, scale, zero_point, axis: int = -1, out_dtype: dtype = "float32"', infer_dequantize, _np_dequantize,
         _lower_dequantize, FusionKind.ELEMWISE, inline=Inline.ALL, attr_order=("out_dtype", "axis"),
+        free_layout=layout_rules.quantization,
     ),
 }  # fmt: skip

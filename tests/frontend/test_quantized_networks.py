@@ -108,6 +108,40 @@ def test_convolutions_become_integer_products(onnx: Any, onnxruntime: Any, data:
     assert products(module) == [data] * 3
 
 
+@pytest.mark.parametrize(("height", "width", "zero"), [(37, 31, 7), (16, 17, 0), (14, 14, 255)])
+def test_residual_networks_stay_in_bytes_between_convolutions(
+    onnx: Any, onnxruntime: Any, height: int, width: int, zero: int
+) -> None:
+    """A first convolution of 3 channels with a stride, then blocks with a sum; images keep the layout chosen first."""
+    g = Graph(onnx)
+
+    def conv(x: str, shape: tuple[int, ...], **attributes: Any) -> str:
+        bias = g.constant(RANDOM.standard_normal(shape[0]).astype("float32"))
+        return g.node("Conv", x, g.weight(shape, "int8", 0, True, 0), bias, **attributes)
+
+    image = conv(g.pair("x", 0.031, zero, "uint8"), (48, 3, 7, 7), pads=[3, 3, 3, 3], strides=[2, 2])
+    image = g.pair(g.node("Relu", image), 0.087, 0, "uint8")
+    image = g.node("MaxPool", image, kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])
+    image = g.pair(image, 0.087, 0, "uint8")
+    for _ in range(2):
+        inner = g.pair(g.node("Relu", conv(image, (48, 48, 3, 3), pads=[1, 1, 1, 1])), 0.213, 0, "uint8")
+        outer = g.pair(conv(inner, (48, 48, 3, 3), pads=[1, 1, 1, 1]), 0.317, 128, "uint8")
+        image = g.pair(g.node("Relu", g.node("Add", outer, image)), 0.229, 0, "uint8")
+    model = g.model((1, 3, height, width), g.node("GlobalAveragePool", image), 4)
+    module = from_onnx(model)
+    x = RANDOM.standard_normal((1, 3, height, width)).astype("float32")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # in float32
+    (expected,) = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    for target in ("llvm{cpu=native}", "llvm{cpu=x86-64-v3}"):
+        found = np.asarray(mlcc.load(mlcc.build(module, target=target))["main"](x))
+        np.testing.assert_allclose(found, expected, atol=0.03)  # a step of few elements, on average
+    scheduled = mlcc.run_passes(module, "O2", target="llvm{cpu=znver4}")
+    kernels = [name for name in scheduled.functions if name != "main"]
+    assert all("quantize" in name for name in kernels if "conv2d" in name)
+    assert [name for name in kernels if "transpose" in name] == ["transpose"]  # of the result
+
+
 def test_unsuitable_operators_stay_in_floats(onnx: Any) -> None:
     g = Graph(onnx)
     wide = g.node("MatMul", g.pair("x", 0.03, 3, "uint8"), g.weight((70000, 3), "int8", 0, False, 1))  # int32 overflows

@@ -108,6 +108,25 @@ def test_weights_of_grouped_convolutions_lie_side_by_side() -> None:
     np.testing.assert_allclose(run_function(made, "main", given), run_function(module, "main", given), 1e-4, 1e-4)
 
 
+@pytest.mark.parametrize("scales", ["8", "1, 8, 7, 7", "1, 2, 7, 7", "1, 1, 1, 1", ""])
+def test_quantized_values_follow_the_layout(scales: str) -> None:
+    """Scales for each channel, for groups of channels, or for all."""
+    parameter = f'R.Tensor(({scales}{"," if scales else ""}), "float32")'
+    lines = [
+        'a = R.quantize(R.nn.conv2d(x, w, padding=1), s, R.const(3, "int8"), axis=1, out_dtype="int8")',
+        'b = R.nn.relu(R.dequantize(a, s, R.const(3, "int8"), axis=1))', "y = R.nn.conv2d(b, w, padding=1)",
+    ]  # fmt: skip
+    module = function({"x": (1, 8, 7, 7), "w": (8, 8, 3, 3), "s": (8,)}, lines)
+    module = mlcc.parse(module.script().replace('s: R.Tensor((8,), dtype="float32")', f"s: {parameter}"))
+    made = mlcc.run_passes(module, "auto-layout{always=true}")
+    text = made.script()
+    assert text.count("permute_dims") == 2 + (scales.count(",") == 3)  # of the input, of scales with its axes, of `y`
+    assert text.count("axis=3") == 2
+    given = arrays(module)
+    given[2] = np.abs(given[2]) + np.float32(0.1)
+    np.testing.assert_allclose(run_function(made, "main", given), run_function(module, "main", given), 1e-4, 1e-4)
+
+
 def test_no_dataflow_block_is_needed() -> None:
     lines = ["a = R.nn.conv2d(x, w, padding=1)", "y = R.nn.conv2d(a, w, padding=1)"]
     assert 'out_layout="NHWC"' in laid_out(function({"x": (1, 64, 7, 7), "w": (64, 64, 3, 3)}, lines, dataflow=False))
