@@ -1,7 +1,6 @@
 """Run the benchmarks named on the command line, or all of them.
 
-`startup`, `speed`, `ops`, `compile`, `imports`, `llm`, `memory`, `pauses`, `math`, `kernels`, `gpu` and `tune` take
-options.
+Those of `OPTIONED` take options.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ OPTIONED = {  # those that take options, which run alone
     "imports": "bench.imports",
     "ops": "bench.operators",
     "llm": "bench.language_model",
+    "precisions": "bench.precisions.command",
 }
 
 

@@ -1,8 +1,8 @@
 """Profile a compiled graph by kernel, in the order in which the graph calls them.
 
-`python -m bench kernels resnet18` takes a workload of `bench speed`, `python -m bench kernels model.mlc` a file. Each
-kernel is called with the arguments that the graph passes, so that its weights and data are cached as they are there.
-Shapes must be static.
+`python -m bench kernels resnet18` takes a workload of `bench speed`, `python -m bench kernels model.mlc` a file, which
+may be ONNX. Each kernel is called with the arguments that the graph passes, so that its weights and data are cached as
+they are there. Shapes must be static.
 """
 
 from __future__ import annotations
@@ -96,10 +96,12 @@ def table(found: list[Kernel]) -> list[str]:
 
 
 def read(name: str) -> IRModule:
-    """Load a file, or a workload with its weights bound."""
+    """Load a file, of text or ONNX, or a workload with its weights bound."""
     from bench.speed.workloads import LISTED
 
     chosen = next((w for w in LISTED if w.name == name), None)
+    if chosen is None and name.endswith(".onnx"):
+        return mlcc.frontend.from_onnx(name)
     if chosen is None:
         with open(name) as file:
             return mlcc.parse(file.read(), name=name)

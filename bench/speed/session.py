@@ -182,22 +182,28 @@ def race(workload: Workload, running: list[Competitor], plan: SessionPlan, folde
     """Compare all competitors on one workload: prepare, check against NumPy, then take interleaved samples."""
     path = write_arrays(workload, folder)
     graph = workload.graph.plain()
+    request = {"path": str(path), "graph": graph, "source": workload.text.source, "folder": str(folder)}
+    return race_on(request, running, plan, TOLERANCE)
+
+
+def race_on(request: dict[str, Any], running: list[Competitor], plan: SessionPlan, tolerance: float) -> list[Result]:
+    """Compare all competitors on what a request to `Worker.load` describes; see `race`.
+
+    A result that is off by more than `tolerance` of the largest value is an error.
+    """
     results: list[Result] = []
     racing: list[tuple[Competitor, Result, int]] = []
     for competitor in running:
         competitor.revive()
         result = Result(competitor.peer)
         results.append(result)
-        answer = competitor.ask(
-            plan.limit, do="load", path=str(path), graph=graph, source=workload.text.source, folder=str(folder),
-            trials=plan.trials, level=plan.level,
-        )  # fmt: skip
+        answer = competitor.ask(plan.limit, do="load", trials=plan.trials, level=plan.level, **request)
         if not answer["ok"]:
             result.error = answer["error"]
             continue
         result.prepare, result.off, result.note = answer["prepare"], answer["off"], answer["note"]
         result.size = answer["size"]
-        if not result.off <= TOLERANCE:
+        if not result.off <= tolerance:
             result.error = f"wrong by {result.off:.1e} of the largest value"
             continue
         first = competitor.ask(plan.limit, do="sample", least=plan.sample)

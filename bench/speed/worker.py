@@ -42,8 +42,9 @@ class Worker:
         return self.peer.versions()
 
     def load(
-        self, path: str, graph: dict[str, Any], source: str, folder: str, trials: int, level: int
-    ) -> dict[str, Any]:
+        self, path: str, graph: dict[str, Any], source: str, folder: str, trials: int, level: int, onnx: str = "",
+        precision: str = "f32",
+    ) -> dict[str, Any]:  # fmt: skip
         """Prepare a workload whose arrays are at `path`; return the time that took and the error of the result."""
         import numpy as np
 
@@ -55,7 +56,9 @@ class Worker:
             for key in arrays.files:
                 kind, _, name = key.partition("/")
                 kinds[kind][name] = np.array(arrays[key])
-        work = Work(Graph.of(graph), source, kinds["inputs"], kinds["weights"], folder, trials, level=level)
+        work = Work(
+            Graph.of(graph), source, kinds["inputs"], kinds["weights"], folder, trials, onnx, level, precision
+        )  # fmt: skip
         self.ready = None
         began = time.perf_counter()
         self.ready, self.work = self.peer.prepare(work), work

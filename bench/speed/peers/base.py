@@ -26,6 +26,7 @@ class Work:
     trials: int  # of tuners
     onnx: str = ""  # the file of the model, if it is written already
     level: int = 0  # of mlcc
+    precision: str = "f32"  # that OpenVINO is told to compute in
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class Mlcc:
         return {"mlcc": mlcc.__version__, "llvmlite": llvmlite.__version__}
 
     def prepare(self, work: Work) -> Ready:
-        module = mlcc.parse(work.source)
+        module = mlcc.frontend.from_onnx(work.onnx) if work.onnx else mlcc.parse(work.source)
         if work.weights:
             with tempfile.TemporaryDirectory() as folder:
                 np.savez(f"{folder}/weights.npz", **work.weights)

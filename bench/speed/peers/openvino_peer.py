@@ -12,7 +12,6 @@ class OpenVino:
     def __init__(self, threads: int) -> None:
         self.core = openvino.Core()
         self.options = {
-            "INFERENCE_PRECISION_HINT": "f32",
             "PERFORMANCE_HINT": "LATENCY",
             "INFERENCE_NUM_THREADS": threads,
             "ENABLE_CPU_PINNING": False,
@@ -24,7 +23,8 @@ class OpenVino:
         return {"onnx": onnx.__version__, "openvino": openvino.__version__}
 
     def prepare(self, work: Work) -> Ready:
-        compiled = self.core.compile_model(self.core.read_model(onnx_bytes(work)), "CPU", self.options)
+        options = {"INFERENCE_PRECISION_HINT": work.precision, **self.options}
+        compiled = self.core.compile_model(self.core.read_model(onnx_bytes(work)), "CPU", options)
         request = compiled.create_infer_request()
         for name, value in work.inputs.items():
             request.set_tensor(name, openvino.Tensor(value, shared_memory=True))

@@ -1,0 +1,1 @@
+"""Networks and products in 8, 4 and 16 bits beside the peers."""

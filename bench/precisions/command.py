@@ -1,0 +1,134 @@
+"""Networks and products in 8, 4 and 16 bits beside ONNX Runtime and OpenVINO: `python -m bench precisions`.
+
+ResNet-18 and an encoder that ONNX Runtime has quantized to int8, and products with weights of few bits. The weights
+of products of one row are larger than the caches. Their speed is given in bytes of the weights as they are stored,
+relative to that of a loop that reads memory. `off` is the largest error relative to the largest value: of products, to
+NumPy in float64, of networks, to ONNX Runtime in float32 between rounding steps.
+
+`python -m bench precisions [--only NAMES] [--peers NAMES] [--threads 1,2] [--write]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.measure import default_level, machine
+from bench.precisions.models import CASES, Model
+from bench.speed.graph import Graph, Node
+from bench.speed.record import milliseconds
+from bench.speed.session import ROOT, Competitor, Result, SessionPlan, competitors, race_on
+from mlcc.tune.peak_rates import measure
+
+PEERS = ("mlcc", "portable", "onnxruntime", "openvino")
+FOLDER = ROOT / "build" / "bench" / "precisions"
+PAGE = ROOT / "docs" / "speed.md"
+START, END = "<!-- what follows is written by `python -m bench precisions --write` -->", "<!-- end of precisions -->"
+TOLERANCE = 0.3  # of the largest value: OpenVINO quantizes the data of products to int8, too
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark described in the module docstring."""
+    options = _arguments(argv or [])
+    words = options.only.split(",") if options.only else [""]
+    chosen = [case for case in CASES if any(word in case.name for word in words)]
+    plan = SessionPlan(rounds=options.rounds, level=options.level)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    page = [f"{datetime.date.today().isoformat()}, {machine()}, mlcc at `-O{options.level}`."]
+    print(page[0])
+    for threads in (int(n) for n in options.threads.split(",")):
+        memory = measure(threads).levels[-1][1]
+        title = f"{threads} thread{'s' if threads > 1 else ''}, memory is read at {memory / 1e9:.0f} GB/s:"
+        print(title)
+        peers = options.peers.split(",")
+        page += ["", title, "", f"| | {' | '.join(peers)} | mlcc / best | of memory speed | off |"]
+        page.append("| --- |" + " ---: |" * (len(peers) + 3))
+        with competitors(peers, threads) as started:
+            running = [c for c in started if not c.missing]
+            for missing in (c for c in started if c.missing):
+                print(f"  {missing.peer} is skipped: {missing.missing}")
+            for case in chosen:
+                model = case.make(case.name)
+                results = {r.peer: r for r in compare(model, running, plan)}
+                print("\n".join(_lines(model, results, memory)), flush=True)
+                page.append(_row(model, peers, results, memory))
+    if options.write:
+        before, _, rest = PAGE.read_text().partition(START)
+        PAGE.write_text("\n".join([before + START, "", *page, "", END + rest.partition(END)[2]]))
+        print(f"wrote {PAGE}; load {os.getloadavg()[0]:.1f}")
+    return 0
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m bench precisions", description="Compare in 8, 4 and 16 bits.")
+    parser.add_argument("--only", help="cases whose names contain one of these, separated by commas")
+    parser.add_argument("--peers", default=",".join(PEERS), help="default: %(default)s")
+    parser.add_argument("--threads", default="1,2", help="default: %(default)s")
+    parser.add_argument(
+        "--level", type=int, default=default_level(), help="optimization level of mlcc; default: %(default)s"
+    )
+    parser.add_argument("--rounds", type=int, default=15, help="samples of each; default: %(default)s")
+    parser.add_argument("--write", action="store_true", help="write the figures into docs/speed.md")
+    return parser.parse_args(argv)
+
+
+def compare(model: Model, running: list[Competitor], plan: SessionPlan) -> list[Result]:
+    """Compare all competitors on a model."""
+    onnx, arrays = FOLDER / f"{model.name}.onnx", FOLDER / f"{model.name}.npz"
+    onnx.write_bytes(model.onnx)
+    kinds = {f"inputs/{key}": array for key, array in model.inputs.items()}
+    np.savez(arrays, **kinds, **{"expected/out": model.expected})  # type: ignore[arg-type]
+    result = Node("model", tuple(model.inputs), {}, model.result, model.expected.shape)
+    graph = Graph({key: array.shape for key, array in model.inputs.items()}, (result,), model.result)
+    request = {
+        "path": str(arrays), "graph": graph.plain(), "source": "", "folder": str(FOLDER), "onnx": str(onnx),
+        "precision": model.precision,
+    }  # fmt: skip
+    results = race_on(request, running, plan, TOLERANCE)
+    for path in (onnx, arrays):
+        Path(path).unlink()
+    return results
+
+
+def _times(results: dict[str, Result]) -> dict[str, float]:
+    return {peer: result.median for peer, result in results.items() if result.times and not result.error}
+
+
+def _ratio(times: dict[str, float]) -> float | None:
+    """Return how many times as fast mlcc is as the best peer."""
+    others = [time for peer, time in times.items() if peer not in ("mlcc", "portable")]
+    return min(others) / times["mlcc"] if others and "mlcc" in times else None
+
+
+def _lines(model: Model, results: dict[str, Result], memory: float) -> list[str]:
+    """Return a few lines on a model, for a terminal."""
+    ratio = _ratio(_times(results))
+    lines = [model.name + ("" if ratio is None else f": mlcc is {ratio:.2f} x the best peer")]
+    for peer, result in results.items():
+        if result.error:
+            lines.append(f"  {peer:12} {result.error}")
+            continue
+        speed = model.weight_bytes / result.median
+        read = f", {speed / 1e9:5.1f} GB/s, {speed / memory:.2f} of memory" if model.weight_bytes else ""
+        lines.append(
+            f"  {peer:12} {milliseconds(result.median):>9} ms{read}; off {result.off:.1e}; "
+            f"prepared in {result.prepare:.1f} s"
+        )
+    return lines
+
+
+def _row(model: Model, peers: Sequence[str], results: dict[str, Result], memory: float) -> str:
+    """Return a model's row in the table of the page."""
+    times = _times(results)
+    ratio, mine = _ratio(times), times.get("mlcc")
+    read = "-"
+    if model.weight_bytes and mine is not None and model.inputs["x"].shape[0] == 1:
+        read = f"{model.weight_bytes / mine / memory:.2f}"
+    off = ", ".join(f"{results[p].off:.0e}" for p in ("mlcc", "onnxruntime", "openvino") if p in times)
+    cells = [*(milliseconds(times.get(peer)) for peer in peers), "-" if ratio is None else f"{ratio:.2f} x", read, off]
+    return f"| {model.name} | {' | '.join(cells)} |"
