@@ -10,8 +10,8 @@ from mlcc.passes.gpu.shared_layout import alignment_of, dynamic_layout
 from mlcc.targets.cuda.context import DYNAMIC_SHARED, DeviceContext
 from mlcc.targets.llvm.codegen.ir_text import Value
 from mlcc.targets.llvm.codegen.refuse import unsupported
-from mlcc.targets.llvm.codegen.storage import byte_size
 from mlcc.targets.llvm.codegen.types import memory_type
+from mlcc.targets.plan.kernel_memory import byte_size
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter

@@ -17,7 +17,7 @@ from mlcc.ir.node import Node, find, walk
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import GPU_UNROLL_LIMIT
 from mlcc.passes.lowering.unroll import unroll_body
-from mlcc.targets.llvm.codegen.storage import bodies
+from mlcc.targets.plan.kernel_memory import bodies
 
 MAX_COPIES = 4096  # per statement
 MAX_REGISTER_BYTES = 2048  # per buffer; a thread has 255 registers

@@ -16,7 +16,7 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Stmt
 from mlcc.targets.emulate.split import Region, Splitter, is_pure
 from mlcc.targets.emulate.threads import Body
-from mlcc.targets.llvm.codegen.storage import bodies
+from mlcc.targets.plan.kernel_memory import bodies
 
 
 @dataclass(slots=True, eq=False)

@@ -19,7 +19,7 @@ from mlcc.ir.node import children, node, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.targets.emulate.collectives import BARRIERS, EXCHANGES, GROUPS, Gathered, is_collective, name_of
 from mlcc.targets.emulate.threads import Body, Threads
-from mlcc.targets.llvm.codegen.storage import bodies
+from mlcc.targets.plan.kernel_memory import bodies
 
 
 @node

@@ -26,13 +26,13 @@ from mlcc.targets.llvm.backend import BACKEND
 from mlcc.targets.llvm.codegen.context import CONSTANTS, constants_declaration
 from mlcc.targets.llvm.codegen.native_functions import Natives
 from mlcc.targets.llvm.object.compile import Compiled, Machine, assembly, linked_ir
-from mlcc.targets.llvm.object.header import c_header
 from mlcc.targets.llvm.object.link import shared_library
 from mlcc.targets.llvm.object.native import compile_with
 from mlcc.targets.llvm.object.objfile import Buffer, Definition, NewSection, finish
 from mlcc.targets.llvm.object.passes import Code
 from mlcc.targets.llvm.object.units import Unit, UnitCompiler
 from mlcc.targets.plan.exports import c_identifier
+from mlcc.targets.plan.header import c_header
 
 KINDS = {kind.name: kind for kind in BACKEND.outputs}
 

@@ -30,6 +30,6 @@ BACKEND = Backend(
     compile=LazyFunction("mlcc.targets.llvm.module:compile_module"),
     outputs=(OBJECT, SHARED, ASSEMBLY, LLVM_IR),
     loadable=OBJECT,
-    header=LazyFunction("mlcc.targets.llvm.object.header:c_header"),
+    header=LazyFunction("mlcc.targets.plan.header:c_header"),
     regroups=True,
 )  # fmt: skip

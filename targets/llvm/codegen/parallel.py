@@ -19,8 +19,9 @@ from mlcc.passes.lowering import loop_time, parallel, work
 from mlcc.targets.llvm.codegen import calls
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.codegen.pool import RUN_WORK, add_pool
-from mlcc.targets.llvm.codegen.storage import ALIGNMENT, Storage
+from mlcc.targets.llvm.codegen.storage import Storage
 from mlcc.targets.llvm.codegen.types import register_type
+from mlcc.targets.plan.kernel_memory import ALIGNMENT
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter

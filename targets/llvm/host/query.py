@@ -14,10 +14,11 @@ from mlcc.targets.llvm.codegen.context import Shared
 from mlcc.targets.llvm.codegen.dim_code import DimCode
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.host.tensor_checks import HELPER as CHECK
-from mlcc.targets.llvm.host.tensor_checks import RANGE, row
+from mlcc.targets.llvm.host.tensor_checks import RANGE
 from mlcc.targets.llvm.host.tensor_checks import TEXT as CHECK_TEXT
 from mlcc.targets.plan.dims import format_dim
 from mlcc.targets.plan.steps import HostFunction, Leaf
+from mlcc.targets.plan.tensor_rows import row
 
 _MAX_WORKSPACE = 1 << 46  # sums of sizes below it fit 64 bits
 OVERLAPS = "mlcc_overlaps"

@@ -1,52 +1,12 @@
-"""The checks of tensor arguments that need no symbols: one loop over a table, for any number of tensors.
-
-A row of the table is a sequence of i64: dimensions, dtype, bytes of an element, mask of its alignment, whether it must
-be compact; then the error codes of `CODES`; then for each dimension what its extent must be (or `ANY`, `NOT_NEGATIVE`)
-and the code if it is not.
-"""
+"""The checks of tensor arguments that need no symbols: one loop over the rows of `mlcc.targets.plan.tensor_rows`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from mlcc.ir import tir
-from mlcc.runtime.abi import CPU, CUDA_HOST, OFFSET, dtype_code, dtype_word
-from mlcc.targets.llvm.codegen.context import Shared
-from mlcc.targets.plan.steps import Leaf
+from mlcc.runtime.abi import CPU, CUDA_HOST, OFFSET
+from mlcc.targets.plan.tensor_rows import ANY, CODE_AT, DIMENSIONS_AT, NOT_NEGATIVE
 
 HELPER = "mlcc_check_tensors"
-ANY, NOT_NEGATIVE = -1, -2
 RANGE = "{ i64, i64 }"  # the addresses of a tensor's first byte and of the one after its last; 0 and 0 if it has none
-CODES = ("null", "ndim", "dtype", "device", "shape", "data", "align", "strides")
-_FIELDS = 5
-_AT = {name: _FIELDS + index for index, name in enumerate(CODES)}
-_HEAD = _FIELDS + len(CODES)
-
-
-def row(leaf: Leaf, bound: Sequence[bool], shared: Shared) -> list[int]:
-    """The row of one tensor; `bound` says of which extents a symbol takes its value."""
-    name, dtype, ndim = leaf.name, leaf.dtype, len(leaf.dims)
-    assert dtype is not None
-    mask = dtype.bytes - 1
-    code = shared.code
-    words = [ndim, dtype_word(dtype_code(str(dtype))), dtype.bytes * dtype.lanes, mask, int(leaf.strides is None)]
-    words.append(code("NULL", f"`{name}` is null"))
-    words.append(code("NDIM", f"`{name}` must have {ndim} dimension{'s' if ndim != 1 else ''}"))
-    words.append(code("DTYPE", f"`{name}` must be {dtype}"))
-    words.append(code("DEVICE", f"`{name}` must be in the memory of the CPU"))
-    words.append(code("NULL", f"the shape of `{name}` is null") if ndim else 0)
-    words.append(code("NULL", f"the data of `{name}` are null"))
-    words.append(code("ALIGN", f"`{name}` must be aligned to {dtype.bytes} bytes") if mask else 0)
-    words.append(code("STRIDES", f"`{name}` must be contiguous") if ndim and leaf.strides is None else 0)
-    for index, (dim, binds) in enumerate(zip(leaf.dims, bound, strict=True)):
-        what = f"dimension {index} of `{name}`"
-        if isinstance(dim, tir.IntImm):
-            words += [dim.value, code("SHAPE", f"{what} must be {dim.value}")]
-        elif binds:
-            words += [NOT_NEGATIVE, code("SHAPE", f"{what} is negative")]
-        else:
-            words += [ANY, 0]
-    return words
 
 
 def _field(name: str, type: str) -> str:
@@ -106,7 +66,7 @@ dim:
   %extent.p = getelementptr inbounds i64, ptr %shape, i64 %d
   %extent = load i64, ptr %extent.p
   %d.twice = shl i64 %d, 1
-  %want.at = add i64 %d.twice, {_HEAD}
+  %want.at = add i64 %d.twice, {DIMENSIONS_AT}
   %want.p = getelementptr inbounds i64, ptr %row, i64 %want.at
   %want = load i64, ptr %want.p
   %code.at = add i64 %want.at, 1
@@ -180,14 +140,14 @@ good:
   %end.p = getelementptr inbounds {RANGE}, ptr %start.p, i64 0, i32 1
   store i64 %end, ptr %end.p
   %dims.twice = shl i64 %want.ndim, 1
-  %length = add i64 %dims.twice, {_HEAD}
+  %length = add i64 %dims.twice, {DIMENSIONS_AT}
   %row.next = getelementptr inbounds i64, ptr %row, i64 %length
   %i.next = add i64 %i, 1
   br label %head
 failed:
-  %at = phi i64 [ {_AT["null"]}, %one ], [ {_AT["ndim"]}, %present ], [ {_AT["dtype"]}, %look.dtype ],
-    [ {_AT["device"]}, %look.device ], [ {_AT["shape"]}, %look.shape ], [ %code.at, %dim ],
-    [ {_AT["data"]}, %look.data ], [ {_AT["align"]}, %look.align ], [ {_AT["strides"]}, %look.fine ]
+  %at = phi i64 [ {CODE_AT["null"]}, %one ], [ {CODE_AT["ndim"]}, %present ], [ {CODE_AT["dtype"]}, %look.dtype ],
+    [ {CODE_AT["device"]}, %look.device ], [ {CODE_AT["shape"]}, %look.shape ], [ %code.at, %dim ],
+    [ {CODE_AT["data"]}, %look.data ], [ {CODE_AT["align"]}, %look.align ], [ {CODE_AT["strides"]}, %look.fine ]
   %code.p = getelementptr inbounds i64, ptr %row, i64 %at
   %code = load i64, ptr %code.p
   %result = trunc i64 %code to i32
