@@ -9,8 +9,24 @@ from mlcc.runtime.abi import ALIGNMENT, KINDS, dtype_code
 from mlcc.runtime.manifest import Value, read, show, show_shape
 from mlcc.targets.plan.exports import c_identifier
 
+_DLPACK_HEADER = """\
+/* Tensors are those of DLPack (https://dmlc.github.io/dlpack): of its own dlpack.h where the compiler finds one or
+   MLCC_DLPACK_H names one (-DMLCC_DLPACK_H='"my/dlpack.h"'); else the same types, declared below. */
+#ifdef MLCC_DLPACK_H
+#include MLCC_DLPACK_H
+#elif !defined(DLPACK_DLPACK_H_) && !defined(MLCC_DLTENSOR) && defined(__has_include)
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#elif __has_include(<dlpack.h>)
+#include <dlpack.h>
+#elif __has_include("dlpack.h")
+#include "dlpack.h"
+#elif __has_include(<ATen/dlpack.h>)
+#include <ATen/dlpack.h>
+#endif
+#endif
+"""
 _DLPACK = """\
-/* The tensors of DLPack (https://dmlc.github.io/dlpack): skipped where dlpack.h itself is included first. */
 #ifndef DLPACK_DLPACK_H_
 #ifndef MLCC_DLTENSOR
 #define MLCC_DLTENSOR
@@ -60,7 +76,7 @@ def c_header(facts: dict[str, Any]) -> str:
     lines = [
         f"/* {prefix}: made by mlcc {facts['mlcc']['version']}. Link the object with -lm and nothing else. */",
         f"#ifndef {guard}", f"#define {guard}", "#include <stdbool.h>", "#include <stdint.h>", "",
-        "#ifdef __cplusplus", 'extern "C" {', "#endif", "", _DLPACK,
+        _DLPACK_HEADER, "#ifdef __cplusplus", 'extern "C" {', "#endif", "", _DLPACK,
         "/* Functions return 0 or an error code: the low byte is the kind of error, PREFIX_f_error gives the text. */",
     ]  # fmt: skip
     lines += ["#ifndef MLCC_ERROR_KINDS", "#define MLCC_ERROR_KINDS", "enum {"]
