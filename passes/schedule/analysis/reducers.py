@@ -88,7 +88,13 @@ def _arg_reducers(name: str, prefers: Callable[..., Expr], worst: Callable[[DTyp
     def infinite(d: Sequence[DType]) -> Exprs:
         return c.const(-1, d[0]), _infinity_or(worst, -1 if name == "argmax" else 1)(d[1])
 
-    forms = ((first, identity), (ordered, identity), (with_empty, identity), (with_empty, infinite), (nan_first, infinite))
+    forms = (
+        (first, identity),
+        (ordered, identity),
+        (with_empty, identity),
+        (with_empty, infinite),
+        (nan_first, infinite),
+    )
     return [Reducer(name, 2, combine, start) for combine, start in forms]
 
 
