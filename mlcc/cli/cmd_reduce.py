@@ -38,9 +38,23 @@ _TIMES_FIRST = 4  # a candidate may take so many times as long as the program it
 @target_option("llvm{cpu=native}")
 @click.option("--func", default="main", show_default=True, metavar="NAME", help="With `differs`: the function to call.")
 @size_option
-@click.option("--rtol", type=float, default=1e-4, show_default=True, help="With `differs`: the relative tolerance.")
-@click.option("--atol", type=float, default=1e-5, show_default=True, help="With `differs`: the absolute tolerance.")
-@click.option("--time", "seconds", type=float, default=120.0, show_default=True, metavar="S",
+@click.option(
+    "--rtol",
+    type=float,
+    metavar="NUMBER",
+    default=1e-4,
+    show_default=True,
+    help="With `differs`: the relative tolerance.",
+)
+@click.option(
+    "--atol",
+    type=float,
+    metavar="NUMBER",
+    default=1e-5,
+    show_default=True,
+    help="With `differs`: the absolute tolerance.",
+)
+@click.option("--time", "seconds", type=float, default=120.0, show_default=True, metavar="SECONDS",
               help="The time after which the smallest text so far is the result.")  # fmt: skip
 @force_option
 def command(
