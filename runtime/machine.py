@@ -54,6 +54,9 @@ def cpu_words() -> frozenset[str] | None:
                 key, _, value = line.partition(":")
                 if key.strip() in ("flags", "Features"):
                     return frozenset(value.split())
+                if key.strip() == "isa":  # rv64imafdcv_zba_zbb
+                    letters, *names = value.strip().split("_")
+                    return frozenset((*letters[4:], *names))
     except OSError:
         return None
     return None
@@ -63,6 +66,8 @@ def cpuinfo_flag(feature: str, machine: str) -> str | None:
     """The kernel's word for an LLVM feature; None if the feature asks nothing of the machine."""
     if machine == "aarch64":
         return _ARM_WORDS.get(feature)
+    if machine == "riscv64":
+        return None if feature.startswith("zvl") else feature
     feature = _X86_OTHER_NAMES.get(feature, feature)
     return feature if feature in _X86_SAME else _X86_WORDS.get(feature)
 

@@ -132,7 +132,8 @@ class Constraint(NamedTuple):
 class FunctionSpec(NamedTuple):
     """A public function. `kind` is relax or prim; a prim function's outputs are among its parameters.
 
-    `lines` are the source lines of error codes.
+    `lines` are the source lines of error codes. `workspace_from`: where the C function `symbol` takes its workspace
+    from, `stack` or `heap`; with `caller` there is no such function, only `symbol`_ws.
     """
 
     name: str
@@ -143,6 +144,7 @@ class FunctionSpec(NamedTuple):
     results: Value | None
     constraints: tuple[Constraint, ...] = ()
     lines: tuple[tuple[int, int], ...] = ()  # code, line
+    workspace_from: str = "heap"
 
 
 class PackedSpec(NamedTuple):
@@ -343,7 +345,12 @@ def _function(name: str, raw: Any) -> FunctionSpec:
     listed = reader.get(raw, "constraints", list) if "constraints" in raw else []
     constraints = tuple(_constraint(reader, c, symbols) for c in listed)
     lines = tuple(_source_line(p) for p in reader.get(raw, "lines", list)) if "lines" in raw else ()
-    return FunctionSpec(name, kind, reader.get(raw, "symbol", str), symbols, params, results, constraints, lines)
+    workspace_from = reader.get(raw, "workspace_from", str) if "workspace_from" in raw else "heap"
+    if workspace_from not in ("stack", "heap", "caller"):
+        raise invalid(f"function `{name}` takes its workspace from `{workspace_from}`")
+    return FunctionSpec(
+        name, kind, reader.get(raw, "symbol", str), symbols, params, results, constraints, lines, workspace_from
+    )
 
 
 def _source_line(raw: Any) -> tuple[int, int]:

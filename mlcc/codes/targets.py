@@ -24,8 +24,9 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0705": (
         "unknown triple",
-        "Objects can only be made for the systems that are tested. LLVM aborts the process on some combinations that "
-        "it does not support, so all others are refused.",
+        "Objects can only be made for the systems that are tested: Linux with the GNU C library or musl, and bare "
+        "metal, on 64-bit x86, ARM and RISC-V (docs/targets.md, Systems). LLVM aborts the process on some combinations "
+        "that it does not support, so all others are refused.",
     ),
     "E0706": (
         "unknown CPU",
@@ -58,6 +59,12 @@ CODES: dict[str, tuple[str, str]] = {
         "native code defines a function twice",
         "Two texts of LLVM IR define the same function, or one that libm, an allowed extern or a PrimFunc of the "
         "module defines already.",
+    ),
+    "E0712": (
+        "code that needs an operating system",
+        "Freestanding code (for bare metal, or with `freestanding=true`) has no allocator and no threads: memory is on "
+        "the stack or in the workspace that the caller passes. A temporary buffer whose size is known only inside a "
+        "loop would be allocated there. Give it a bound that is known when the function is called.",
     ),
     "E0720": (
         "host code accesses device memory",

@@ -52,7 +52,17 @@ _ARM_CPUS: dict[str, frozenset[str]] = {
     ),
     **dict.fromkeys(("ampere1", "ampere1a", "apple-m2", "apple-m3"), _MIXED_DOT),
 }  # fmt: skip
-CPUS = {"x86_64": _X86_CPUS, "aarch64": _ARM_CPUS}
+_ZB = frozenset(("zba", "zbb", "zbs"))
+_RISCV_CPUS: dict[str, frozenset[str]] = {  # beyond RV64GC
+    **dict.fromkeys(("generic", "generic-rv64", "rocket-rv64", "sifive-u54", "sifive-u74"), frozenset()),
+    "sifive-p550": frozenset(("zba", "zbb")),
+    "xiangshan-nanhu": _ZB,
+    "sifive-p670": _ZB | {"v"},
+    "spacemit-x60": _ZB | {"v", "zfh", "zicond", "zvfh", "zvl256b"},
+    "sifive-x280": frozenset(("v", "zba", "zbb", "zfh", "zvfh", "zvl512b")),
+}
+_BASES = {"zvfh": ("v", "zfh"), "zvl256b": ("v",), "zvl512b": ("v", "zvl256b")}  # what an extension builds on
+CPUS = {"x86_64": _X86_CPUS, "aarch64": _ARM_CPUS, "riscv64": _RISCV_CPUS}
 
 
 def features_of(triple: str, cpu: str, features: Iterable[str]) -> frozenset[str]:
@@ -60,9 +70,21 @@ def features_of(triple: str, cpu: str, features: Iterable[str]) -> frozenset[str
     enabled = set(CPUS.get(triple.partition("-")[0], {}).get(cpu, ()))
     for feature in features:
         if feature[:1] == "+":
-            enabled.add(feature[1:])
+            enabled |= {feature[1:], *_BASES.get(feature[1:], ())}
         elif feature[1:] in ("avx", *_LEVEL_2):  # what builds on it goes with it
             enabled.clear()
         else:
-            enabled.discard(feature[1:])
+            enabled -= {feature[1:], *(name for name, bases in _BASES.items() if feature[1:] in bases)}
     return frozenset(enabled)
+
+
+def vector_bytes_of(arch: str, enabled: frozenset[str]) -> int:
+    """Return the bytes of the widest vectors of an architecture with these features.
+
+    Without vector instructions, which RISC-V may lack, they are pairs of floats, for code in scalar registers.
+    """
+    if arch == "riscv64":
+        if "v" not in enabled:
+            return 8
+        return 64 if "zvl512b" in enabled else 32 if "zvl256b" in enabled else 16
+    return 64 if "avx512f" in enabled else 32 if "avx" in enabled else 16

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlcc.machine import host
-from mlcc.machine.cpu import features_of
+from mlcc.machine.cpu import features_of, vector_bytes_of
 from mlcc.machine.dot_products import Pair, dot_pairs
 from mlcc.machine.target import LlvmTarget
 
@@ -76,7 +76,7 @@ class CpuFacts:
             l1_bytes=target.l1 or l1,
             l2_bytes=target.l2 or l2,
             l3_bytes=target.l3 or l3,
-            cores=target.num_cores or cores,
+            cores=target.max_threads or cores,
             fma=arch != "x86_64" or bool({"fma", "fma4", "avx512f"} & enabled),
             line_bytes=line,
             dots=dot_pairs(arch, enabled),
@@ -113,11 +113,9 @@ class CpuFacts:
 
 def _vectors(arch: str, enabled: frozenset[str]) -> tuple[int, int]:
     """The bytes of a vector and how many of them there are."""
-    if arch != "x86_64":
-        return 16, 32
-    if "avx512f" in enabled:
-        return 64, 32
-    return (32 if "avx" in enabled else 16), 16
+    scalar_pairs = arch == "riscv64" and "v" not in enabled
+    few = scalar_pairs or (arch == "x86_64" and "avx512f" not in enabled)
+    return vector_bytes_of(arch, enabled), 16 if few else 32
 
 
 def _size(size: int) -> str:

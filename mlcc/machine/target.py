@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from mlcc.errors import CompileError, Diagnostic, Source, Span, did_you_mean, error
 from mlcc.machine.cpu import CPUS
+from mlcc.machine.triples import is_bare_metal
 from mlcc.options.text import Item, Option, format_item, format_value, parse_one
 from mlcc.options.typed import Codes, given_fields, kebab, typed_fields
 
@@ -106,6 +107,8 @@ class LlvmTarget(Target):
 
     `versions` are further CPUs that kernels have versions for, the best last; the object selects one at its first call.
     A target that only names an architecture has default versions (`version_cpus`).
+
+    `freestanding`: the code needs no operating system (`is_freestanding`); implied by a triple of bare metal.
     """
 
     kind: str = "llvm"
@@ -119,6 +122,7 @@ class LlvmTarget(Target):
     vector_width: int = 0
     fast_math: bool = False
     versions: tuple[str, ...] = ()
+    freestanding: bool = False
     tvm_names: ClassVar[Mapping[str, str]] = {"mcpu": "cpu", "mtriple": "triple", "mattr": "features"}
     meanings: ClassVar[Mapping[str, str]] = {
         "check_indices": _CHECK_INDICES,
@@ -132,6 +136,7 @@ class LlvmTarget(Target):
         "vector_width": "bits of a vector: 64 to 2048, a power of two; 0: those of the CPU",
         "fast_math": "arithmetic may be reassociated and lose the sign of zeros",
         "versions": "further CPUs that kernels have versions for, the best last",
+        "freestanding": "no allocator, threads or environment: workspaces come from the caller; implied by bare metal",
     }
 
     @property
@@ -157,11 +162,21 @@ class LlvmTarget(Target):
         return (self.triple or host.triple()).partition("-")[0]
 
     @property
+    def is_freestanding(self) -> bool:
+        """True if the code may use only memory functions and libm: no allocator, threads, or environment."""
+        return self.freestanding or is_bare_metal(self.triple)
+
+    @property
+    def max_threads(self) -> int:
+        """Return the most threads of a parallel loop; 0 for as many as there are cores at run time."""
+        return 1 if self.is_freestanding else self.num_cores
+
+    @property
     def version_cpus(self) -> tuple[str, ...]:
         """Return the CPUs that kernels have versions for, in addition to the target's own."""
         from mlcc.machine import host
 
-        if self.versions or self.cpu or self.features or self.vector_width:
+        if self.versions or self.cpu or self.features or self.vector_width or self.is_freestanding:
             return self.versions
         if self.arch == "x86_64" and host.triple().partition("-")[0] != "x86_64":
             return ()  # querying the CPU needs LLVM's assembler, which is only available for this machine
@@ -186,6 +201,12 @@ class LlvmTarget(Target):
         """Check that each version has features that the target and earlier versions lack."""
         from mlcc.machine.cpu import features_of
 
+        if self.versions and self.is_freestanding:
+            yield "versions", "freestanding code has one version: choosing one takes the environment"
+            return
+        if self.versions and self.arch not in _DEFAULT_VERSIONS:
+            yield "versions", f"kernels have versions on {' and '.join(_DEFAULT_VERSIONS)}, not on {self.arch}"
+            return
         full = self.resolved() if self.versions else self
         previous = [(full.cpu, features_of(full.triple, full.cpu, full.features))] if self.versions else []
         for cpu in self.versions:
@@ -269,7 +290,8 @@ _MEANT = {  # words for machines that are no targets
         ("opencl", "vulkan", "metal", "rocm", "hip", "webgpu", "amd"),
         "the targets are `llvm`, a CPU, and `cuda`, a GPU of NVIDIA's (`--emit metal` writes its kernels as Metal)",
     ),
-    **dict.fromkeys(("riscv", "riscv64", "wasm", "hexagon"), "code for CPUs is made for x86_64 and aarch64: `llvm`"),
+    **dict.fromkeys(("riscv", "riscv64"), "it is `llvm{triple=riscv64-linux-gnu}`"),
+    **dict.fromkeys(("wasm", "hexagon"), "code for CPUs is made for x86_64, aarch64 and riscv64: `llvm`"),
 }
 KINDS: dict[str, type[Target]] = {"cuda": CudaTarget, "llvm": LlvmTarget}
 

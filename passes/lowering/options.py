@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mlcc.ir import tir
 from mlcc.ir.node import find
-from mlcc.machine.cpu import features_of
+from mlcc.machine.cpu import features_of, vector_bytes_of
 from mlcc.machine.dot_products import Pair, dot_pairs
 from mlcc.machine.target import CudaTarget, LlvmTarget, Target
 
@@ -50,6 +50,7 @@ class LowerOptions:
 
 _MASKED_SIZES = {  # the sizes of elements that instructions of a feature load and store under a mask
     "avx512bw": (8, 16, 32, 64), "avx512f": (32, 64), "avx2": (32, 64), "sve": (8, 16, 32, 64),
+    "v": (8, 16, 32, 64),
 }  # fmt: skip
 
 
@@ -73,12 +74,12 @@ def cpu_lower_options(target: LlvmTarget) -> LowerOptions:
     full = target.resolved()
     features = features_of(full.triple, full.cpu, full.features)
     options = cpu_options(full.triple.partition("-")[0], features)
-    return replace(options, reassociate=target.fast_math, threads=target.num_cores != 1)
+    return replace(options, reassociate=target.fast_math, threads=target.max_threads != 1)
 
 
 def cpu_options(arch: str, features: frozenset[str]) -> LowerOptions:
     """Return the options of lowering for a CPU with these LLVM feature names."""
     return LowerOptions(
-        vector_bytes=64 if "avx512f" in features else 32 if "avx" in features else 16,
+        vector_bytes=vector_bytes_of(arch, features),
         mask_bits=mask_bits(features), cheap_masks="avx512f" in features, dots=dot_pairs(arch, features),
     )  # fmt: skip

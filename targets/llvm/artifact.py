@@ -126,7 +126,7 @@ class ObjectArtifact(Artifact):
             return [shared_library(self._object(prefix), self.machine.triple)]
         text = self._text(kind)
         manifest = json.dumps(self._facts(prefix))
-        comment = ";" if kind == "llvm-ir" else "#" if self.machine.triple.startswith("x86_64") else "//"
+        comment = ";" if kind == "llvm-ir" else "//" if self.machine.triple.startswith("aarch64") else "#"
         head = f"{comment} mlcc manifest: {manifest}\n"
         return [head.encode(), text.replace(PLACEHOLDER_PREFIX, prefix).encode()]
 

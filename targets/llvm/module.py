@@ -23,6 +23,7 @@ from mlcc.targets.llvm.codegen.ir_text import ModuleText
 from mlcc.targets.llvm.codegen.pool import VERSION as POOL_VERSION
 from mlcc.targets.llvm.codegen.pool import carries_pool
 from mlcc.targets.llvm.codegen.versions import Version
+from mlcc.targets.llvm.host.c_functions import workspace_from
 from mlcc.targets.llvm.host.entry_points import emit_host
 from mlcc.targets.llvm.host.profile_counters import profile_facts
 from mlcc.targets.llvm.kernel_units import KernelUnits
@@ -51,8 +52,8 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
     text = ModuleText(machine.triple)
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     options = EmitOptions(
-        allow_extern=frozenset(asked.allow_extern), num_cores=target.num_cores, fast_math=target.fast_math,
-        sanitize=bool(module.attrs.get(SANITIZED)), profile=asked.profile,
+        allow_extern=frozenset(asked.allow_extern), num_cores=target.max_threads, fast_math=target.fast_math,
+        sanitize=bool(module.attrs.get(SANITIZED)), profile=asked.profile, freestanding=target.is_freestanding,
     )  # fmt: skip
     natives = import_kernels(module, machine, options.allow_extern, asked.allow_native)
     ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs, natives.functions)
@@ -76,6 +77,8 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         "kind": target.kind, "text": str(target), "triple": machine.triple, "arch": arch, "cpu": machine.cpu,
         "features": required(machine.enabled, arch),
     }  # fmt: skip
+    if options.freestanding:
+        about["freestanding"] = True
     if ctx.versions:
         about["versions"] = [
             {"cpu": v.cpu, "features": required(v.features, arch)} for v in (ctx.least, *ctx.versions.values())
@@ -86,7 +89,11 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         "pipeline": asked.pipeline, "opt_level": asked.opt_level, **sanitized,
     }  # fmt: skip
     facts = object_facts(
-        {f.name: function_facts(f, symbol_of(f.name)) for f in host_functions}, shared, about, source,
+        {
+            f.name: {
+                **function_facts(f, symbol_of(f.name)), "workspace_from": workspace_from(f, options.freestanding)
+            } for f in host_functions
+        }, shared, about, source,
         POOL_VERSION if carries_pool(text) else 0,
     )  # fmt: skip
     if options.profile:

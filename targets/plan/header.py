@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mlcc.runtime.abi import ALIGNMENT, KINDS, dtype_code
-from mlcc.runtime.manifest import Value, read, show, show_shape
+from mlcc.runtime.manifest import FunctionSpec, Value, read, show, show_shape
 from mlcc.targets.plan.exports import c_identifier
 
 _DLPACK_HEADER = """\
@@ -74,7 +74,7 @@ def c_header(facts: dict[str, Any]) -> str:
     prefix = manifest.prefix
     guard = f"MLCC_{c_identifier(prefix).upper()}_H"
     lines = [
-        f"/* {prefix}: made by mlcc {facts['mlcc']['version']}. Link the object with -lm and nothing else. */",
+        f"/* {prefix}: made by mlcc {facts['mlcc']['version']}. {_link_with(facts)} */",
         f"#ifndef {guard}", f"#define {guard}", "#include <stdbool.h>", "#include <stdint.h>", "",
         _DLPACK_HEADER, "#ifdef __cplusplus", 'extern "C" {', "#endif", "", _DLPACK,
         "/* Functions return 0 or an error code: the low byte is the kind of error, PREFIX_f_error gives the text. */",
@@ -82,8 +82,8 @@ def c_header(facts: dict[str, Any]) -> str:
     lines += ["#ifndef MLCC_ERROR_KINDS", "#define MLCC_ERROR_KINDS", "enum {"]
     lines += [f"    MLCC_{kind.name} = {kind.code}, /* {kind.text} */" for kind in KINDS]
     lines += ["    MLCC_ERROR_KIND_MASK = 255", "};", "#endif", ""]
-    for name, spec in manifest.functions.items():
-        lines += _function(name, spec.symbol, spec.params, spec.results, spec.kind)
+    for spec in manifest.functions.values():
+        lines += _function(spec)
     if facts.get("pool"):
         lines += [_THREADS.format(prefix=prefix)]
     if manifest.packed:
@@ -92,22 +92,32 @@ def c_header(facts: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _function(name: str, symbol: str, params: tuple[Value, ...], results: Value | None, kind: str) -> Iterator[str]:
-    inputs = [leaf for p in params for leaf in p.leaves()]
-    outputs = [] if results is None else list(results.leaves())
+def _link_with(facts: dict[str, Any]) -> str:
+    """Return how to link the object, for the header's first line."""
+    if facts["target"].get("freestanding"):
+        return "Freestanding: needs memory functions and libm at most (`mlcc inspect` lists which)."
+    return "Link the object with -lm and nothing else."
+
+
+def _function(spec: FunctionSpec) -> Iterator[str]:
+    symbol = spec.symbol
+    inputs = [leaf for p in spec.params for leaf in p.leaves()]
+    outputs = [] if spec.results is None else list(spec.results.leaves())
     used_names: set[str] = set()
     params_text = [_declare(leaf, used_names, leaf.role == "in") for leaf in inputs]
     results_text = [_declare(leaf, used_names, False, result=True) for leaf in outputs]
-    yield f"/* {name}({', '.join(_describe(leaf) for leaf in inputs)})"
-    if kind == "relax":
+    yield f"/* {spec.name}({', '.join(_describe(leaf) for leaf in inputs)})"
+    if spec.kind == "relax":
         yield f"   -> {', '.join(_describe(leaf) for leaf in outputs) or 'nothing'}"
-    yield f"   `{symbol}` allocates its workspace; `{symbol}_ws` takes {ALIGNMENT}-byte-aligned memory of"
+    where = {"stack": " has its workspace on the stack;", "heap": " allocates its workspace;"}.get(spec.workspace_from)
+    yield f"   {f'`{symbol}`{where} ' if where else ''}`{symbol}_ws` takes {ALIGNMENT}-byte-aligned memory of"
     yield f"   `{symbol}_ws_size` bytes (negative: minus an error code). Outputs must not overlap other arguments."
     if any(leaf.at_most for leaf in outputs):
         yield "   The data decide the extents of a result `at most` so large: pass it with the greatest extents; a call"
         yield "   puts the real ones into its `shape`, and as many elements, compact, to the start of its memory."
     yield "   */"
-    yield _prototype("int32_t", symbol, [*params_text, *results_text])
+    if where is not None:
+        yield _prototype("int32_t", symbol, [*params_text, *results_text])
     yield _prototype("int32_t", f"{symbol}_ws", ["void *ws", "int64_t ws_size", *params_text, *results_text])
     yield _prototype("int64_t", f"{symbol}_ws_size", params_text)
     if outputs:

@@ -31,8 +31,8 @@ define i32 @f(ptr %a, i64 %n) nounwind {
 
 @pytest.mark.parametrize("arch", list(CPUS))
 def test_every_listed_cpu_and_feature_compiles(arch: str, capfd: pytest.CaptureFixture[str]) -> None:
-    triple = next(t for t in machines.TRIPLES if t.startswith(arch))
-    kinds = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}
+    triple = f"{arch}-unknown-linux-gnu"
+    kinds = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00", "riscv64": b"\xf3\x00"}
     for cpu in CPUS[arch]:
         obj = compile_text(TEXT, Machine(triple, cpu), 1).obj
         assert obj[:4] == b"\x7fELF" and obj[18:20] == kinds[arch]
@@ -47,7 +47,7 @@ def test_every_listed_cpu_and_feature_compiles(arch: str, capfd: pytest.CaptureF
 @pytest.mark.parametrize("arch", list(CPUS))
 def test_code_for_a_cpu_uses_what_it_is_known_to_have(arch: str) -> None:
     """Code for a named CPU is that for its listed features: what the manifest does not list is not used."""
-    triple = next(t for t in machines.TRIPLES if t.startswith(arch))
+    triple = f"{arch}-unknown-linux-gnu"
     baseline = baseline_cpu(arch)
     for cpu in CPUS[arch]:
         named = Machine(triple, cpu)
@@ -60,6 +60,10 @@ def test_code_for_a_cpu_uses_what_it_is_known_to_have(arch: str) -> None:
     [
         (Machine("x86_64-unknown-linux-gn"), "E0705", "x86_64-unknown-linux-gnu"),
         (Machine("sparc-sun-solaris"), "E0705", "known are"),
+        (Machine("thumbv7em-none-eabi"), "E0705", "x86_64, aarch64 and riscv64"),
+        (Machine("arm64-linux-gnu"), "E0705", "did you mean `aarch64-linux-gnu`?"),
+        (Machine("aarch64-linux-android"), "E0705", "aarch64-linux-gnu, aarch64-linux-musl, aarch64-none-elf"),
+        (Machine("riscv64-linux-gnu", "sifive-x288"), "E0706", "`sifive-x280`"),
         (Machine(cpu="skylakee"), "E0706", "`skylake`"),
         (Machine(cpu="cortex-a53"), "E0706", "known are"),
         (Machine(features=("+avx22",)), "E0706", "`avx2`"),
@@ -83,6 +87,32 @@ def test_targets_become_machines() -> None:
     assert native.cpu not in ("", "native")
     with pytest.raises(CompileError):
         Machine.of(Target.parse("llvm{triple=x86_64-linux-gnu cpu=hasswell}"))
+
+
+@pytest.mark.parametrize(
+    "written, full",
+    [
+        ("x86_64-linux-musl", "x86_64-unknown-linux-musl"),
+        ("x86_64-pc-linux-gnu", "x86_64-unknown-linux-gnu"),
+        ("riscv64-unknown-elf", "riscv64-unknown-none-elf"),
+        ("riscv64-none-elf", "riscv64-unknown-none-elf"),
+        ("aarch64-none-elf", "aarch64-unknown-none-elf"),
+        ("x86_64-unknown-none", "x86_64-unknown-none-elf"),
+    ],
+)
+def test_spellings_of_triples(written: str, full: str) -> None:
+    assert Machine.of(Target.parse(f"llvm{{triple={written}}}")).triple == full
+
+
+def test_a_build_of_llvm_without_the_code_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    import llvmlite.binding as llvm
+
+    def missing(triple: str) -> None:
+        raise RuntimeError(f"No available targets are compatible with triple {triple!r}")
+
+    monkeypatch.setattr(llvm.Target, "from_triple", missing)
+    with pytest.raises(CompileError, match="no code generator for `riscv64-unknown-linux-gnu`"):
+        compile_text(TEXT, Machine("riscv64-unknown-linux-gnu", "generic"), 1)
 
 
 def test_the_loader_knows_what_objects_call() -> None:

@@ -64,7 +64,7 @@ def _to_int(e: Emitter, value: Value, target: DType) -> Value:
     If the CPU's conversion does not saturate, the value is clamped first: LLVM's would be scalarised.
     """
     type, lanes = register_type(target), target.lanes
-    if e.ctx.module.triple.startswith("aarch64"):
+    if e.ctx.architecture in ("aarch64", "riscv64"):
         name = f"llvm.fpto{'u' if target.is_uint else 's'}i.sat.{mangled(type)}.{mangled(value.type)}"
         return e.fn.call(type, e.ctx.module.declare(name, type, [value.type]), [value])
     if e.ctx.is_gpu and "double" not in value.type and target.bits <= 32:

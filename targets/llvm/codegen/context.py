@@ -38,6 +38,7 @@ class EmitOptions:
     `call_extern` may call besides the known ones of libm. `stack_bytes` limits the buffers of a kernel on the
     stack; others are in the workspace. Parallel loops run on at most `num_cores` threads (0: the number of cores at run
     time). `sanitize`: check every access (`sanitized`). `profile`: time the calls of kernels (`host.profile_counters`).
+    `freestanding`: there is no allocator and there are no threads.
     """
 
     contract: bool = True
@@ -47,6 +48,7 @@ class EmitOptions:
     num_cores: int = 0
     sanitize: bool = False
     profile: bool = False
+    freestanding: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,13 @@ class ModuleContext:
         return error_code_for(self.errors, kind, message)
 
     @property
+    def architecture(self) -> str:
+        """Return the architecture of the module's triple."""
+        return self.module.triple.partition("-")[0]
+
+    @property
     def is_x86(self) -> bool:
-        return not self.module.triple.startswith(("aarch64", "nvptx"))
+        return self.architecture in ("x86_64", "")  # without a triple: this machine, in tests
 
     @property
     def is_gpu(self) -> bool:
@@ -117,11 +124,22 @@ class ModuleContext:
         return "fma" in self.features or not self.is_x86
 
     @property
+    def has_libm(self) -> bool:
+        """True if arguments that no formula covers are left to libm."""
+        return not (self.is_gpu or self.options.freestanding)
+
+    @property
+    def has_rounding(self) -> bool:
+        """True if the machine has instructions that round floats to integral values."""
+        return "sse4.1" in self.features if self.is_x86 else self.architecture != "riscv64"
+
+    @property
     def converted_floats(self) -> frozenset[str]:
         """The dtypes narrower than float32 that the machine has conversion instructions for."""
         if self.is_gpu:
             return frozenset({"float16", "bfloat16"}) if "bf16" in self.features else frozenset({"float16"})
-        return frozenset({"float16"}) if "f16c" in self.features or not self.is_x86 else frozenset()
+        needed = {"x86_64": "f16c", "": "f16c", "riscv64": "zfh"}.get(self.architecture)
+        return frozenset({"float16"}) if needed is None or needed in self.features else frozenset()
 
     def kernel(self, name: str) -> Kernel:
         """Return the kernel of a PrimFunc of the module, emitted on first use. Raises CompileError."""

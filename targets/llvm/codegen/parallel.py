@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
@@ -31,6 +32,10 @@ MIN_CHUNK_PICOSECONDS = 4_000_000  # minimum work of a chunk
 
 def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
     """Emit a parallel loop of loop code; `trips` is its trip count, in the loop variable's type."""
+    if e.ctx.options.freestanding:
+        message = "a parallel loop needs threads, and freestanding code has none"
+        help = "lower the module for the same target, which makes its loops serial"
+        raise CompileError(error("E0712", message, stmt.span, help=help))
     fn = e.fn
     iterations = fn.convert("zext" if stmt.var.dtype.is_uint else "sext", trips, "i64")
     functions = _LoopFunctions(e, stmt)

@@ -35,9 +35,11 @@ _AARCH64 = {
     "mmap": "222", "madvise": "233", "munmap": "215", "sigaltstack": "132", "gettid": "178", "sched_setaffinity": "122",
     "pause_declaration": "declare void @llvm.aarch64.hint(i32)", "pause": "call void @llvm.aarch64.hint(i32 1)",
 }  # fmt: skip
+# the same numbers; `pause` is of an extension, and what it encodes to does nothing on most machines
+_RISCV64 = {**_AARCH64, "pause_declaration": "", "pause": 'fence syncscope("singlethread") seq_cst'}
 # the pool's own time is nothing beside what waits and wakes take; optimised, it would take 40 ms to compile
 _ATTRIBUTES = "noinline optnone nounwind"
-_SYSTEMS = {"x86_64-unknown-linux-gnu": _X86_64, "aarch64-unknown-linux-gnu": _AARCH64}
+_SYSTEMS = {"x86_64": _X86_64, "aarch64": _AARCH64, "riscv64": _RISCV64}
 
 
 def add_pool(module: ModuleText) -> None:
@@ -51,10 +53,10 @@ def carries_pool(module: ModuleText) -> bool:
 
 @cache
 def pool_text(triple: str) -> str:
-    """The pool as LLVM IR, without its comments."""
+    """The pool for a Linux triple as LLVM IR, without its comments."""
     text = (files(__package__) / "pool.ll").read_text()
     lines = (line.partition(";")[0].rstrip() for line in text.splitlines())
-    values = {**_SYSTEMS[triple], "process_offset": str(_PROCESS_OFFSET), "most": str(MOST_THREADS)}
+    values = {**_SYSTEMS[triple.partition("-")[0]], "process_offset": str(_PROCESS_OFFSET), "most": str(MOST_THREADS)}
     values.update(attributes=_ATTRIBUTES, long=str(LONG), handler_stack=str(_HANDLER_STACK))
     values.update(slots=str(_SLOTS), last_slot=str(_SLOTS - 1), slot_bytes=str(8 * _SLOTS))
     return Template("\n".join(line for line in lines if line)).substitute(values)

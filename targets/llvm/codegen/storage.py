@@ -71,6 +71,10 @@ class Storage(KernelMemory):
 
     def _from_heap(self, e: Emitter, buffer: tir.Buffer) -> Value:
         """Allocate heap memory; free the block of an earlier loop iteration in the same slot first."""
+        if e.ctx.options.freestanding:
+            message = f"the temporary buffer `{buffer.name}` needs an allocator, and freestanding code has none"
+            help = "allocate it with a bound: a constant, or an expression over the function's symbols and parameters"
+            raise CompileError(error("E0712", message, buffer.span, "of a size known only where it is used", help=help))
         fn, slot = e.fn, self._slots[buffer.data]
         size = byte_size(buffer)
         assert not isinstance(size, int)

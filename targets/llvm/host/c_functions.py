@@ -13,6 +13,16 @@ from mlcc.targets.plan.steps import HostFunction, Leaf
 _MAX_STACK_WORKSPACE = 16 * 1024  # larger workspaces, and those of symbolic size, are on the heap
 
 
+def needs_allocator(func: HostFunction) -> bool:
+    """Return True if `f` takes its workspace from the heap, because it is large or of symbolic size."""
+    return bool(func.places) or func.fixed_bytes > _MAX_STACK_WORKSPACE
+
+
+def workspace_from(func: HostFunction, freestanding: bool) -> str:
+    """Return where `f` takes its workspace from: `stack`, `heap`, or `caller` if there is only `f_ws`."""
+    return ("caller" if freestanding else "heap") if needs_allocator(func) else "stack"
+
+
 def c_type(leaf: Leaf) -> tuple[str, str]:
     """Return the LLVM type and attributes of a parameter in C's calling convention."""
     if leaf.kind != "scalar":
@@ -24,9 +34,13 @@ def c_type(leaf: Leaf) -> tuple[str, str]:
 
 
 def emit_c_functions(func: HostFunction, shared: Shared, symbol: Callable[[str], str]) -> None:
-    """Emit `f`, `f_ws`, `f_ws_size`, `f_shape` (for functions with results) and `f_error`."""
+    """Emit `f`, `f_ws`, `f_ws_size`, `f_shape` (for functions with results) and `f_error`.
+
+    There is no `f` where it would need an allocator and there is none.
+    """
     emitter = _CFunctions(func, shared, symbol)
-    emitter.call()
+    if not (shared.ctx.options.freestanding and needs_allocator(func)):
+        emitter.call()
     emitter.call_with_workspace()
     emitter.workspace_size()
     if func.outputs():
@@ -90,7 +104,7 @@ class _CFunctions:
         fn, _, vector, out = self._begin_function("", "i32", True)
         size = self._call_query(fn, vector, out, True)
         fixed = self.func.fixed_bytes
-        if not self.func.places and fixed <= _MAX_STACK_WORKSPACE:
+        if not needs_allocator(self.func):
             workspace = fn.alloca("i8", fixed, ALIGNMENT, "workspace") if fixed else NULL
             fn.ret(fn.call("i32", self.run, [vector, self._symbols(fn, out), workspace]))
             return

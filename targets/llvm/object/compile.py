@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlcc.errors import CompileError, error
 from mlcc.machine.cpu import features_of
 from mlcc.machine.target import LlvmTarget, baseline_cpu
+from mlcc.machine.triples import is_bare_metal
 from mlcc.targets.llvm.codegen import workaround_avx512_masked_store as lone_lanes
 from mlcc.targets.llvm.codegen.native_functions import NATIVE_PREFIX
 from mlcc.targets.llvm.object import machines, unlocked
@@ -17,6 +19,9 @@ from mlcc.targets.llvm.object.child_process import memory_is_limited, run_apart
 from mlcc.targets.llvm.object.passes import Code, codegen_level, optimise, run_pipeline
 
 _lock = threading.Lock()
+# what LLVM does not assume of a baseline CPU: RV64GC, with floats passed in registers
+_BASELINE = {"riscv64": ("+m", "+a", "+f", "+d", "+c")}
+_ABI = {"riscv64": "lp64d"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,7 @@ def _compile(
             if function.name.startswith(NATIVE_PREFIX) and not function.is_declaration:
                 function.linkage = "internal"
         module.verify()
+        _keep_out_of_red_zone(module, machine)
         run_pipeline(llvm, tm, module, level, vectorize=level >= 2 and not machine.is_gpu)
         module = _apply_workarounds(module, machine, context)
         if mend is not None:
@@ -122,6 +128,9 @@ def _compile(
 def target_machine(machine: Machine, level: int) -> Any:
     """Return llvmlite's TargetMachine: position-independent code, small code model.
 
+    Such code runs wherever it is linked to, also on bare metal at high addresses: it needs no global offset table for
+    what is in the object, and reaches that within 2 GiB of itself.
+
     LLVM is given the features instead of the CPU's name, which may imply features that the manifest does not list.
     """
     import llvmlite.binding as llvm
@@ -129,7 +138,7 @@ def target_machine(machine: Machine, level: int) -> Any:
     if machine.is_gpu:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
-        gpu = llvm.Target.from_triple(machine.triple)
+        gpu = _code_generator(machine.triple)
         return gpu.create_target_machine(cpu=machine.cpu, features=",".join(machine.features), opt=level)
     if machine.triple == llvm.get_default_triple():
         llvm.initialize_native_target()
@@ -139,12 +148,26 @@ def target_machine(machine: Machine, level: int) -> Any:
         llvm.initialize_all_asmprinters()
         llvm.initialize_native_target()
     llvm.initialize_native_asmparser()  # for the instruction that asks the CPU (`cpu_features`)
-    target = llvm.Target.from_triple(machine.triple)
-    features = [*(f"+{f}" for f in sorted(machine.enabled)), *machine.features]
+    target = _code_generator(machine.triple)
+    arch = machine.triple.partition("-")[0]
+    features = [*_BASELINE.get(arch, ()), *(f"+{f}" for f in sorted(machine.enabled)), *machine.features]
     baseline = baseline_cpu(machine.triple)
     return target.create_target_machine(
-        cpu=baseline, features=",".join(features), opt=level, reloc="pic", codemodel="small"
-    )
+        cpu=baseline, features=",".join(features), opt=level, reloc="pic", codemodel="small",
+        abiname=_ABI.get(arch, ""),
+    )  # fmt: skip
+
+
+def _code_generator(triple: str) -> Any:
+    """Return llvmlite's Target for a triple. Raises CompileError E0705 if this build of LLVM has none."""
+    import llvmlite.binding as llvm
+
+    try:
+        return llvm.Target.from_triple(triple)
+    except RuntimeError as exc:
+        message = f"the installed llvmlite has no code generator for `{triple}`: {exc}"
+        help = "install llvmlite from PyPI, whose wheels have them all"
+        raise CompileError(error("E0705", message, help=help)) from None
 
 
 def compile_unit(text: str, machine: Machine, level: int, code: Code, tm: Any = None) -> bytes:
@@ -206,8 +229,17 @@ def _optimise_text(llvm: Any, text: str, machine: Machine, level: int, code: Cod
     module.triple = machine.triple
     module.data_layout = str(tm.target_data)
     unlocked.verify(module)
+    _keep_out_of_red_zone(module, machine)
     optimise(llvm, tm, module, level, code)
     return _apply_workarounds(module, machine, context)
+
+
+def _keep_out_of_red_zone(module: Any, machine: Machine) -> None:
+    """Have functions for bare metal x86-64 use no memory below the stack pointer: interrupts overwrite it."""
+    if machine.triple.startswith("x86_64") and is_bare_metal(machine.triple):
+        for function in module.functions:
+            if not function.is_declaration:
+                function.add_function_attribute("noredzone")
 
 
 def _apply_workarounds(module: Any, machine: Machine, context: Any) -> Any:

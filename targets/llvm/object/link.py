@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 
 from mlcc.errors import CompileError, error
+from mlcc.machine.triples import MUSL, find_triple
 from mlcc.runtime.machine import arch
 from mlcc.runtime.manifest import with_checksum
 from mlcc.targets.llvm.object.objfile import Buffer
@@ -16,8 +17,12 @@ from mlcc.targets.llvm.object.objfile import Buffer
 def shared_library(pieces: list[Buffer], triple: str) -> bytes:
     """Link an object into a shared library, with a checksum of its own.
 
-    Raises CompileError if there is no suitable C compiler, or it fails.
+    Raises CompileError if there is no suitable C compiler, or it fails, or if the machine has no operating system.
     """
+    known = find_triple(triple)
+    if known is not None and known.is_bare_metal:
+        message = f"`{triple}` has no system that loads shared libraries"
+        raise CompileError(error("E0755", message, help="write an object (.o), and link it into the program"))
     compiler = os.environ.get("CC") or _compiler(triple)
     with tempfile.TemporaryDirectory(prefix="mlcc-link-") as folder:
         source, target = os.path.join(folder, "m.o"), os.path.join(folder, "m.so")
@@ -45,5 +50,8 @@ def shared_library(pieces: list[Buffer], triple: str) -> bytes:
 
 def _compiler(triple: str) -> str:
     """Return the C compiler for a triple: `cc` for this machine, else the usual cross compiler."""
-    machine = triple.partition("-")[0]
-    return "cc" if machine == arch() else f"{machine}-linux-gnu-gcc"
+    known = find_triple(triple)
+    assert known is not None
+    if known.arch != arch():
+        return f"{known.short}-gcc"
+    return "musl-gcc" if known.system == MUSL else "cc"

@@ -10,12 +10,7 @@ from collections.abc import Iterable
 
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.machine.cpu import CPUS
-
-_SHORT_TRIPLES = {
-    "x86_64-linux-gnu": "x86_64-unknown-linux-gnu", "x86_64-pc-linux-gnu": "x86_64-unknown-linux-gnu",
-    "aarch64-linux-gnu": "aarch64-unknown-linux-gnu",
-}  # fmt: skip
-TRIPLES = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
+from mlcc.machine.triples import ARCHES, TRIPLES, find_triple
 
 # features that can be switched on and off, without the baseline of each architecture
 FEATURES = {
@@ -26,18 +21,20 @@ FEATURES = {
         "gfni", "lzcnt", "movbe", "pclmul", "popcnt", "prfchw", "sahf", "sha", "sse3", "sse4.1", "sse4.2", "sse4a",
         "ssse3", "vaes", "vpclmulqdq", "xop", "xsave",
     ),
-    "aarch64": ("bf16", "crc", "dotprod", "fullfp16", "i8mm", "lse", "rdm", "sve", "sve2"),
+    "aarch64": ("bf16", "crc", "dotprod", "fullfp16", "i8mm", "lse", "rdm", "strict-align", "sve", "sve2"),
+    "riscv64": ("v", "zba", "zbb", "zbs", "zfh", "zicond", "zvfh", "zvl256b", "zvl512b"),
 }  # fmt: skip
 
 
 def normal_triple(triple: str) -> str:
-    """Return the triple in LLVM's full form, if it is a known short form."""
-    return _SHORT_TRIPLES.get(triple, triple)
+    """Return the triple in LLVM's full form, if it is a known spelling."""
+    known = find_triple(triple)
+    return triple if known is None else str(known)
 
 
 def check(triple: str, cpu: str, features: Iterable[str]) -> None:
     """Raise CompileError for an unlisted triple, CPU or feature, suggesting the nearest name."""
-    if triple not in TRIPLES:
+    if find_triple(triple) is None:
         raise CompileError(error("E0705", f"unknown triple `{triple}`", help=_triple_help(triple)))
     arch = triple.partition("-")[0]
     if cpu not in CPUS[arch]:
@@ -50,22 +47,22 @@ def check(triple: str, cpu: str, features: Iterable[str]) -> None:
             raise CompileError(error("E0706", f"unknown feature `{feature}` for {arch}", help=help))
 
 
-_OTHER_NAMES = {"amd64": "x86_64", "x86-64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
-_OTHER_SYSTEMS = re.compile(r"musl|android|darwin|macos|ios|windows|mingw|freebsd|wasi|none|eabi")
+_OTHER_NAMES = {"amd64": "x86_64", "x86-64": "x86_64", "x64": "x86_64", "arm64": "aarch64", "riscv64gc": "riscv64"}
+_OTHER_SYSTEMS = re.compile(r"android|darwin|macos|ios|windows|mingw|freebsd|wasi|uclinux")
+_SHORT = tuple(triple.short for triple in TRIPLES)
 
 
 def _triple_help(triple: str) -> str:
     """The help for a triple that code is not made for: the one that was meant, or what there is."""
     written, _, system = triple.partition("-")
     arch = _OTHER_NAMES.get(written, written)
-    short = f"{arch}-linux-gnu"
-    if short not in _SHORT_TRIPLES:
-        return f"code for CPUs is made for x86_64 and aarch64 under Linux; known are {', '.join(TRIPLES)}"
+    if arch not in ARCHES:
+        return f"objects are made for {', '.join(ARCHES[:-1])} and {ARCHES[-1]}; known are {', '.join(_SHORT)}"
     if _OTHER_SYSTEMS.search(system):
-        return f"objects are made for Linux with the GNU C library: `{short}`"
-    if arch != written:
-        return f"did you mean `{short}`?"
-    return did_you_mean(triple, (*TRIPLES, *_SHORT_TRIPLES)) or f"known are {', '.join(TRIPLES)}"
+        return f"objects are made for Linux and bare metal: {', '.join(s for s in _SHORT if s.startswith(arch))}"
+    if find_triple(f"{arch}-{system}") is not None:
+        return f"did you mean `{arch}-{system}`?"
+    return did_you_mean(triple, (*_SHORT, *map(str, TRIPLES))) or f"known are {', '.join(_SHORT)}"
 
 
 def _suggestion(word: str, known: Iterable[str], listed: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ from mlcc.targets.llvm.object.objfile import StringTable
 _DROPPED_TYPES = frozenset(
     {0, elf.SYMTAB, elf.STRTAB, elf.RELA, 0x6FFF4C03}
 )  # the last: LLVM's table of address-taken symbols
+_ATTRIBUTES = 0x70000003  # SHT_RISCV_ATTRIBUTES
 _SECTION = 3
 _VISIBILITY, _HIDDEN = 3, 2
 _INFO_LINK = 0x40  # sh_info is the index of a section
@@ -85,6 +86,8 @@ class _Linker:
                 continue
             key = section.name, section.type, section.flags, section.entsize
             target = self.sections.get(key)
+            if target is not None and section.type == _ATTRIBUTES:
+                continue  # of the instruction set: one machine's, so all objects say the same
             if target is None:
                 target = self.sections[key] = _Merged(*key)
             content = b"" if section.type == elf.NOBITS else view[section.offset : section.offset + section.size]

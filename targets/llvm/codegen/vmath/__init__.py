@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlcc.machine.cpu import vector_bytes_of
 from mlcc.targets.llvm.codegen.ir_text import FunctionText, Value, integer, vector
 from mlcc.targets.llvm.codegen.vmath.ops import DOUBLE, FLOAT, Code, Format, Int, Num
 
@@ -35,7 +36,7 @@ _PAIRED = frozenset({"exp", "exp2", "exp10", "sigmoid", "tanh", "erf", "log", "l
 def call(e: Emitter, name: str, args: list[Value], lanes: int) -> Value:
     """A function of `UNARY`, `BINARY` or `ROUNDING` on values of one float type with so many lanes."""
     x = args[0]
-    own = name in ROUNDING and (not e.ctx.is_x86 or "sse4.1" in e.ctx.features)
+    own = name in ROUNDING and e.ctx.has_rounding
     if own or name == "sqrt" and name not in e.ctx.formulas:
         return e.intrinsic(f"llvm.{name}", x)  # the machine's own
     return e.fn.call(x.type, _helper(e, name, _format_of(x), lanes, len(args)), args)
@@ -95,6 +96,8 @@ def _native_lanes(e: Emitter, form: Format) -> int:
     features = e.ctx.features
     if e.ctx.is_gpu:
         return 1
+    if e.ctx.architecture == "riscv64":
+        return vector_bytes_of("riscv64", features) * 8 // form.bits
     return (512 if "avx512f" in features else 256 if "avx" in features else 128) // form.bits
 
 
@@ -124,7 +127,7 @@ def _helper(e: Emitter, name: str, form: Format, lanes: int, arity: int) -> str:
     else:
         from mlcc.targets.llvm.codegen.vmath.formulas import FORMULAS
 
-        code = Code(fn, lanes, form, e.ctx.has_fma, not e.ctx.is_gpu, _scaling(e))
+        code = Code(fn, lanes, form, e.ctx.has_fma, e.ctx.has_libm, _scaling(e))
         formula = e.ctx.formulas.get(name) if form is FLOAT else None
         fn.ret((formula or FORMULAS[name])(code, *(Num(code, p) for p in fn.params)).v)
     return module.helper(symbol, fn.text())

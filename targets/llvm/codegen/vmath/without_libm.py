@@ -1,4 +1,4 @@
-"""Replacements of libm for rare arguments on machines without it (GPUs), one lane at a time.
+"""Replacements of libm for rare arguments in code without it (for GPUs and bare metal), one lane at a time.
 
 Payne-Hanek reduction of angles of any size: an angle is m * 2**e with an integer m, and whole multiples of 2 * pi drop
 out, so m is multiplied with the 192 bits of 2 / pi that determine the position in the circle. A remainder is computed
@@ -7,7 +7,7 @@ by long division, 11 bits of the quotient at a time.
 
 from __future__ import annotations
 
-from mlcc.targets.llvm.codegen.ir_text import ModuleText
+from mlcc.targets.llvm.codegen.ir_text import ModuleText, Value, vector
 from mlcc.targets.llvm.codegen.vmath.ops import DOUBLE, Code, Int, Num
 
 # the bits of 2 / pi after the point
@@ -169,10 +169,10 @@ def angle(c: Code, size: Num) -> tuple[Num, Int]:
     module.declare("llvm.fma.f64", "double", ["double"] * 3)
     module.helper("mlcc.angle", _ANGLE.strip().replace("SPACE", space))
     wide = c.other(DOUBLE)
-    value = size.v if c.format.bits == 64 else size.to(wide).v
-    type = "{ double, i64 }"
-    reduced = fn.call(type, "@mlcc.angle", [value])
-    r, n = Num(wide, fn.extract_value("double", reduced, 0)), Int(wide, fn.extract_value("i64", reduced, 1))
+    values = _lanes(c, size.v if c.format.bits == 64 else size.to(wide).v)
+    reduced = [fn.call("{ double, i64 }", "@mlcc.angle", [value]) for value in values]
+    r = Num(wide, _vector(c, [fn.extract_value("double", pair, 0) for pair in reduced]))
+    n = Int(wide, _vector(c, [fn.extract_value("i64", pair, 1) for pair in reduced]))
     return (r, n) if c.format.bits == 64 else (r.to(c), n.to(c))
 
 
@@ -181,9 +181,25 @@ def remainder(c: Code, x: Num, y: Num) -> Num:
     _declare(c.fn.module, umax=2, umin=2)
     c.fn.module.helper("mlcc.remainder", _REMAINDER.strip())
     wide = c.other(DOUBLE)
-    values = [v.v if c.format.bits == 64 else v.to(wide).v for v in (x, y)]
-    rest = Num(wide, c.fn.call("double", "@mlcc.remainder", values))
+    values = [_lanes(c, v.v if c.format.bits == 64 else v.to(wide).v) for v in (x, y)]
+    rests = [c.fn.call("double", "@mlcc.remainder", list(pair)) for pair in zip(*values, strict=True)]
+    rest = Num(wide, _vector(c, rests))
     return rest if c.format.bits == 64 else rest.to(c)
+
+
+def _lanes(c: Code, value: Value) -> list[Value]:
+    """Return the lanes of a value."""
+    return [value] if c.lanes == 1 else [c.fn.extract(value, lane) for lane in range(c.lanes)]
+
+
+def _vector(c: Code, lanes: list[Value]) -> Value:
+    """Return the vector of some lanes."""
+    if len(lanes) == 1:
+        return lanes[0]
+    result = Value(vector(lanes[0].type, len(lanes)), "poison")
+    for lane, value in enumerate(lanes):
+        result = c.fn.insert(result, value, lane)
+    return result
 
 
 def _declare(module: ModuleText, **names: int) -> None:
