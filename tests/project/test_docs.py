@@ -11,6 +11,9 @@ import mlcc
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+GENERATED = {
+    "models.md", "onnx.md", "ops-tables.md", "speed.md", "gpu-speed.md", "intrinsics.md", "compile-time.md",
+}  # fmt: skip
 LINKED = [*PAGES, *sorted((ROOT / "docs" / "operators").glob("*.md"))]  # tests/reference has the examples of these
 
 
@@ -115,3 +118,10 @@ def test_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     scope: dict[str, object] = {}
     exec(python, scope)
     assert scope["y"].tolist() == [3.0] * 8  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in GENERATED], ids=lambda page: page.name)
+def test_prose_ends_before_column_120(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), page.read_text(), flags=re.S | re.M)
+    lines = enumerate(prose.splitlines(), 1)
+    assert not [number for number, line in lines if len(line) > 120 and not line.lstrip().startswith(("|", "<", "#"))]
