@@ -1,7 +1,7 @@
 """The fast path of a call: compact NumPy arrays in, new NumPy arrays out.
 
-The argument vector of a function is laid out once, in areas that calls reuse; a call only fills in addresses and
-extents. Anything unusual takes the general path, `Function.bind`.
+The argument vector of a function is laid out once, in areas that calls reuse; a call only fills in addresses, and
+extents that differ from those of the call before. Anything unusual takes the general path, `Function.bind`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mlcc.runtime.manifest import FunctionSpec, Value, evaluate
 
 _DATA = OFFSET["data"] // 8
 _SHAPE = DLTENSOR.size // 8
-_COMPACT = 0x0001 | 0x0100  # of ndarray.flags.num: C_CONTIGUOUS, ALIGNED
+COMPACT = 0x0001 | 0x0100  # of ndarray.flags.num: C_CONTIGUOUS, ALIGNED
 _first_byte = ctypes.c_char.from_buffer
 _addressof = ctypes.addressof
 
@@ -24,10 +24,11 @@ _addressof = ctypes.addressof
 class Area:
     """The argument vector of one function with its DLTensors, as 64-bit cells.
 
-    `workspace` is the workspace size for the current extents, in bytes; -1 until the query function has computed it.
+    `run_args` are the arguments of the native function, once the query function has accepted the current extents, and
+    `workspace` is the memory that they name.
     """
 
-    __slots__ = ("base", "buffer", "cells", "facts", "shapes", "workspace")
+    __slots__ = ("base", "buffer", "cells", "facts", "run_args", "shapes", "workspace")
 
     def __init__(self, tensors: tuple[Value, ...], extra: int) -> None:
         count = len(tensors)
@@ -37,7 +38,8 @@ class Area:
         self.facts = self.base + 8 * count
         self.cells = memoryview(self.buffer).cast("B").cast("q")
         self.shapes: list[tuple[int, ...] | None] = [None] * count
-        self.workspace = -1
+        self.run_args: tuple[int, int, int] | None = None
+        self.workspace: Any = None
         at = 8 * (count + extra)
         for index, tensor in enumerate(tensors):
             ndim = len(tensor.dims)
@@ -47,9 +49,9 @@ class Area:
             at += DLTENSOR.size + 8 * ndim
 
     def reshape(self, index: int, cell: int, shape: tuple[int, ...]) -> None:
-        """Change the shape of argument `index`, whose DLTensor starts at `cell`; the workspace size becomes unknown."""
+        """Change the shape of argument `index`, whose DLTensor starts at `cell`; it has to be checked again."""
         self.shapes[index] = shape
-        self.workspace = -1
+        self.run_args = None
         for at, extent in enumerate(shape, cell + _SHAPE):
             self.cells[at] = extent
 
@@ -68,6 +70,7 @@ class FastPath:
     __slots__ = (
         "areas",
         "count",
+        "data_cells",
         "dtypes",
         "extra",
         "inputs",
@@ -92,6 +95,7 @@ class FastPath:
         for tensor in tensors:
             self.cell_offsets.append(at)
             at += DLTENSOR.size // 8 + len(tensor.dims)
+        self.data_cells = [at + _DATA for at in self.cell_offsets]
         # symbol -> (argument, axis) that determines it
         self.symbols = {
             dim: (index, axis)
@@ -126,7 +130,7 @@ class FastPath:
         for array, dtype, ndim in zip(arrays, self.dtypes, self.ndims, strict=False):
             if type(array) is not np.ndarray or array.dtype is not dtype or array.ndim != ndim:
                 return None
-            if array.flags.num & _COMPACT != _COMPACT:
+            if array.flags.num & COMPACT != COMPACT:
                 return None
         try:
             area = self.areas.pop()
@@ -141,12 +145,12 @@ class FastPath:
             cells[cell_offsets[index] + _DATA] = address_of(array)
             index += 1
         if out is not None:
-            area.workspace = -1  # it may overlap an input
+            area.run_args = None  # it may overlap an input
             results = list(arrays[self.count :])
             return (area, results) if all(a.flags.writeable for a in results) else None
         results = []
         try:
-            if area.workspace < 0:
+            if area.run_args is None:
                 for at in range(len(self.outputs)):
                     area.reshape(index + at, cell_offsets[index + at], self._shape(at, args))
             for dtype in self.dtypes[index:]:

@@ -24,6 +24,7 @@ from mlcc.runtime.manifest import Manifest
 from mlcc.runtime.native_function import NativeFunction
 from mlcc.runtime.packed import Frame, Frames, make_trampoline
 from mlcc.runtime.profile_counters import ProfileCounters
+from mlcc.runtime.repeated_call import make_repeated_call
 from mlcc.runtime.signature import BoundArguments, BoundedResult, Signature
 
 
@@ -65,31 +66,49 @@ class NativeExecutor:
         self.entry = entry
         self.fast = FastPath.of(signature.spec)
         self.spare: list[Workspace] = []
+        self._is_first = True
+        self._repeat: Callable[[tuple[Any, ...]], Any] | None = None  # made at the second call
 
     def call(self, args: tuple[Any, ...], out: Any) -> Any:
         """Call the function, by the fast path for common arguments. Raises CallError."""
+        if out is None and self._repeat is not None:
+            result = self._repeat(args)
+            if result is not None:
+                return result
+        return self._first_call(args, out)
+
+    def _fail(self, code: int) -> NoReturn:
+        raise self.signature.failure(code, self.entry.text(code))
+
+    def _first_call(self, args: tuple[Any, ...], out: Any) -> Any:
+        """Call the function with extents, or by a path, that it was not called with before. Raises CallError."""
         fast, entry = self.fast, self.entry
         ready = None if fast is None else fast.prepare(args, out)
         if fast is None or ready is None:
             return self._checked_call(args, out)
         area, results = ready
-        if area.workspace < 0:  # new extents: check them
+        if area.run_args is None:
             if entry.query(area.base, area.facts, 1) != 0:
                 fast.areas.append(area)
                 return self._checked_call(args, out)  # fails, too, with an explanation
-            area.workspace = area.cells[len(fast.dtypes)]
-        workspace = take_workspace(self.signature.name, area.workspace, self.spare)
+            size = area.cells[len(fast.dtypes)]
+            if area.workspace is None or area.workspace.size < size:
+                area.workspace = None  # the memory is free before more is taken
+                area.workspace = take_workspace(self.signature.name, size, self.spare)
+            area.run_args = area.base, area.facts + 8, area.workspace.address
+        run_args = area.run_args
         if entry.frames is None:
-            code = entry.run(area.base, area.facts + 8, workspace.address)
+            code = entry.run(*run_args)
         else:
             readonly = tuple(address_range(of_array(a)) for a in args if not a.flags.writeable)
-            frame = Frame((args, results, area, workspace), readonly)
-            code = entry.framed(frame, entry.run, area.base, area.facts + 8, workspace.address)
+            frame = Frame((args, results, area), readonly)
+            code = entry.framed(frame, entry.run, *run_args)
         if code != 0:
-            raise self.signature.failure(code, entry.text(code))
+            self._fail(code)
         fast.areas.append(area)
-        if workspace.size:
-            self.spare.append(workspace)
+        if self._repeat is None and entry.frames is None and not self._is_first:
+            self._repeat = make_repeated_call(fast, entry.run, self._fail)
+        self._is_first = False
         return out if out is not None else results[0] if fast.single else tuple(results)
 
     def _checked_call(self, args: tuple[Any, ...], out: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -57,6 +58,80 @@ def test_extents_may_change_and_come_back(functions: dict[str, Function]) -> Non
         np.testing.assert_allclose(functions["main"](x, w), expected_results(x, w), rtol=1e-5)
     executor = functions["main"].executor
     assert isinstance(executor, NativeExecutor) and executor.fast is not None and len(executor.fast.areas) == 1
+
+
+def repeats(function: Function) -> NativeExecutor:
+    """Call the function until its repeated call is made, and return its executor."""
+    executor = function.executor
+    assert isinstance(executor, NativeExecutor) and executor._repeat is None
+    for _ in range(2):
+        function(*operands(2, 5))
+    assert executor._repeat is not None
+    return executor
+
+
+def fresh_function(name: str = "main", text: str = TEXT) -> Function:
+    return mlcc.load(mlcc.build(mlcc.parse(text)))[name]
+
+
+def test_equal_extents_are_checked_once() -> None:
+    main = fresh_function()
+    executor = repeats(main)
+    asked = []
+    query = executor.entry.query
+    executor.entry.query = lambda *args: asked.append(args) or query(*args)
+    for n, m in ((2, 5), (2, 5), (7, 5), (7, 5), (7, 5), (2, 5)):
+        x, w = operands(n, m)
+        np.testing.assert_allclose(main(x, w), expected_results(x, w), rtol=1e-5)
+    assert len(asked) == 2
+    assert executor.fast is not None and len(executor.fast.areas) == 1 and not executor.spare
+
+
+def test_repeated_calls_take_what_first_calls_take() -> None:
+    main = fresh_function()
+    executor = repeats(main)
+    x, w = operands(2, 5)
+    want = expected_results(x, w)
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    wide = np.zeros((2, 6), np.float32)
+    wide[:, ::2] = x
+    swapped = np.asfortranarray(w)
+    for a, b in ((x, w), (fixed, w), (wide[:, ::2], w), (x, swapped), (x, w)):
+        np.testing.assert_allclose(main(a, b), want, rtol=1e-5)
+    for n, m in ((0, 4), (0, 4), (0, 4), (2, 0), (2, 0), (2, 0)):
+        assert main(*operands(n, m)).shape == (n, m)
+    for args in ((x,), (x, w, w), (x, w.astype(np.float64)), (x, w[0]), (x, None), (x, w[:2])):
+        for _ in range(2):
+            with pytest.raises(CallError):
+                main(*args)
+    np.testing.assert_allclose(main(x, w), want, rtol=1e-5)
+    assert executor.fast is not None and len(executor.fast.areas) == 1
+
+
+def test_a_failing_call_fails_again_and_again() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor((4,), "float32"), i: R.Tensor((2,), "int64")) -> R.Tensor((2,), "float32"):
+    return R.take(x, i, axis=0, mode="raise")
+"""
+    main = fresh_function(text=text)
+    x, inside, outside = np.arange(4, dtype=np.float32), np.array([3, 0]), np.array([1, 4])
+    for indices in (inside, inside, inside, outside, inside, outside, outside, inside):
+        if indices is outside:
+            with pytest.raises(CallError, match="E0818|outside|index"):
+                main(x, indices)
+        else:
+            np.testing.assert_array_equal(main(x, indices), [3, 0])
+
+
+def test_repeated_calls_of_several_results_and_threads() -> None:
+    pair = fresh_function("pair")
+    inputs = [np.random.default_rng(n).normal(size=4).astype(np.float32) for n in range(64)]
+    with ThreadPoolExecutor(4) as pool:
+        for x, (a, b) in zip(inputs * 8, pool.map(pair, inputs * 8), strict=True):
+            np.testing.assert_array_equal(a, np.maximum(x, 0))
+            np.testing.assert_array_equal(b, -x)
 
 
 def test_refused_extents_stay_refused(functions: dict[str, Function]) -> None:
