@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -154,7 +155,13 @@ def measure(workload: Workload, running: list[Competitor], threads: int, rounds:
     return times
 
 
-def c_program(workload: Workload, folder: Path, threads: int, level: int) -> Callable[[float], list[float]]:
+class Sampler(Protocol):
+    """Takes samples by a C program."""
+
+    def __call__(self, pause: float, count: int = CALLS, settle: float = 0.0) -> list[float]: ...
+
+
+def c_program(workload: Workload, folder: Path, threads: int, level: int) -> Sampler:
     """The workload as an object in a C program, which reports the seconds of single calls after a pause."""
     import mlcc
 
@@ -176,11 +183,10 @@ def c_program(workload: Workload, folder: Path, threads: int, level: int) -> Cal
     (folder / "app.c").write_text(source)
     subprocess.run(["cc", "-O2", "app.c", "model.o", "-o", "app", "-lm"], cwd=folder, check=True)
 
-    def sample(pause: float) -> list[float]:
+    def sample(pause: float, count: int = CALLS, settle: float = SETTLE if threads > 1 else 0.0) -> list[float]:
         """Equivalent of `Worker.after`."""
-        settle = SETTLE if threads > 1 else 0.0
         process = subprocess.Popen(
-            [folder / "app", repr(pause), str(CALLS), repr(settle)], stdout=subprocess.PIPE, text=True,
+            [folder / "app", repr(pause), str(count), repr(settle)], stdout=subprocess.PIPE, text=True,
             env={**os.environ, "MLCC_NUM_THREADS": str(threads)}, start_new_session=True,
             preexec_fn=lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:]),
         )  # fmt: skip

@@ -47,13 +47,17 @@ class Writer:
         return self.let(f"R.nn.layer_norm({x}, {gain}, {shift}, axes=-1)")
 
     def conv_bias(
-        self, x: str, name: str, inner: int, outer: int, kernel: int, stride: int = 1, groups: int = 1,
-        padding: int | None = None,
+        self, x: str, name: str, inner: int, outer: int, kernel: int | tuple[int, int], stride: int = 1,
+        groups: int = 1, padding: int | tuple[int, int, int, int] | None = None,
     ) -> str:  # fmt: skip
-        """Add a convolution with a weight and a bias per channel; the default padding keeps the size."""
-        pad = kernel // 2 if padding is None else padding
+        """Add a convolution with a weight and a bias per channel; the default padding keeps the size.
+
+        The padding is one number, or those of top, left, bottom and right.
+        """
+        high, wide = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+        pad = high // 2 if padding is None else list(padding) if isinstance(padding, tuple) else padding
         k, b = (
-            self.weight(f"{name}_w", outer, inner // groups, kernel, kernel),
+            self.weight(f"{name}_w", outer, inner // groups, high, wide),
             self.weight(f"{name}_b", 1, outer, 1, 1),
         )
         extra = f", groups={groups}" if groups != 1 else ""

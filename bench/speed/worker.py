@@ -71,12 +71,13 @@ class Worker:
         size = 0 if self.ready.size is None else self.ready.size()
         return {"prepare": prepared, "off": off, "note": self.ready.note, "size": size}
 
-    def sample(self, least: float, number: int = 0) -> dict[str, Any]:
+    def sample(self, least: float, number: int = 0, plain: bool = False) -> dict[str, Any]:
         """Seconds per call, by the clock and of CPU time; as many calls as take `least` seconds, if no number is given.
 
-        `waited` is the share of the sample in which threads of this process were ready but had no CPU.
+        `plain` asks for calls that return new arrays, if the peer has those. `waited` is the share of the sample in
+        which threads of this process were ready but had no CPU.
         """
-        call = self.ready.call
+        call = (plain and self.ready.plain) or self.ready.call
         with before_others():
             settled = time.perf_counter() + self.settle
             call()  # what a pause cooled down

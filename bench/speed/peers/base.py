@@ -31,13 +31,17 @@ class Work:
 
 @dataclass(frozen=True)
 class Ready:
-    """A prepared workload: `call` computes it once on the inputs, `result` reads what the last call made."""
+    """A prepared workload: `call` computes it once on the inputs, `result` reads what the last call made.
+
+    `call` writes to memory that is there already, if the peer can; `plain` takes arrays and returns new ones.
+    """
 
     call: Callable[[], object]
     result: Callable[[], np.ndarray]
     native: Callable[[], float] | None = None  # seconds of a call without the call's overhead
     note: str = ""
     size: Callable[[], int] | None = None  # bytes of what is shipped, weights included
+    plain: Callable[[], object] | None = None
 
 
 class Peer(Protocol):

@@ -38,6 +38,7 @@ class Mlcc:
             lambda: out,
             lambda: executable.time_evaluator("main", number=1, repeat=5, min_seconds=2e-3)(*given).median,
             size=lambda: len(artifact.emit(artifact.loadable)),
+            plain=lambda: function(*given),
         )
 
 

@@ -35,9 +35,10 @@ def operator(node: Node) -> Callable[..., Any]:
             return lambda x, g, b: F.layer_norm(x, g.shape, g, b, attrs["epsilon"])
         case "nn.conv2d":
             pads = attrs["padding"]
-            if list(pads[:2]) != list(pads[2:]):
-                raise NotImplementedError("uneven padding")
             strides, dilation, groups = attrs["strides"], attrs["dilation"], attrs["groups"]
+            if list(pads[:2]) != list(pads[2:]):
+                around = (pads[1], pads[3], pads[0], pads[2])
+                return lambda x, w, b=None: F.conv2d(F.pad(x, around), w, b, strides, 0, dilation, groups)
             return lambda x, w, b=None: F.conv2d(x, w, b, strides, pads[:2], dilation, groups)
         case "nn.max_pool2d":
             return lambda x: F.max_pool2d(x, attrs["pool_size"], attrs["strides"], attrs["padding"][:2])
