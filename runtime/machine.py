@@ -67,7 +67,7 @@ def cpuinfo_flag(feature: str, machine: str) -> str | None:
     if machine == "aarch64":
         return _ARM_WORDS.get(feature)
     if machine == "riscv64":
-        return None if feature.startswith("zvl") else feature
+        return feature
     feature = _X86_OTHER_NAMES.get(feature, feature)
     return feature if feature in _X86_SAME else _X86_WORDS.get(feature)
 

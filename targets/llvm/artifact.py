@@ -123,14 +123,15 @@ class ObjectArtifact(Artifact):
         if kind == "obj":
             return self._object(prefix)
         if kind == "shared":
-            return [shared_library(self._object(prefix), self.machine.triple)]
+            return [shared_library(self._object(prefix, for_runtime=True), self.machine.triple)]
         text = self._text(kind)
         manifest = json.dumps(self._facts(prefix))
         comment = ";" if kind == "llvm-ir" else "//" if self.machine.triple.startswith("aarch64") else "#"
         head = f"{comment} mlcc manifest: {manifest}\n"
         return [head.encode(), text.replace(PLACEHOLDER_PREFIX, prefix).encode()]
 
-    def _object(self, prefix: str) -> list[Buffer]:
+    def _object(self, prefix: str, for_runtime: bool = False) -> list[Buffer]:
+        """Return the object; the functions that only the runtime calls are hidden, unless it is `for_runtime`."""
         self.compile()
         sections: list[NewSection] = []
         define: dict[str, Definition] = {}
@@ -140,7 +141,16 @@ class ObjectArtifact(Artifact):
             sections.append(section)
         facts = json.dumps({**self._facts(prefix), "checksum": "00000000"}).encode() + b"\0"
         sections.append(NewSection(MANIFEST_SECTION, 0, 1, (facts,)))
-        return finish(self._code, sections, define, lambda name: name.replace(PLACEHOLDER_PREFIX, prefix))
+        inner = set() if for_runtime else self._runtime_symbols(prefix)
+        return finish(
+            self._code, sections, define, lambda name: name.replace(PLACEHOLDER_PREFIX, prefix), inner.__contains__
+        )
+
+    def _runtime_symbols(self, prefix: str) -> set[str]:
+        """Return the symbols that only the runtime calls, which finds hidden ones too."""
+        functions = self._facts(prefix)["functions"].values()
+        names = {f"{function['symbol']}{suffix}" for function in functions for suffix in ("_query", "_run")}
+        return names | {f"{prefix}_time_run", f"{prefix}_profile"}
 
     def _constants_section(self) -> NewSection:
         pieces = tuple(self._constant_pieces())

@@ -49,7 +49,7 @@ def good(artifact: mlcc.runtime.Executable) -> bytes:
 
 def linked(folder: Path, artifact: mlcc.runtime.Executable, source: str = "", *flags: str) -> bytes:
     """A library of the object and more C code, sealed as if mlcc had written it."""
-    (folder / "m.o").write_bytes(artifact.emit("obj"))
+    (folder / "m.o").write_bytes(b"".join(artifact._object("mlcc", for_runtime=True)))
     (folder / "more.c").write_text(source or "void start(void) { __builtin_trap(); }\n")
     command = ["cc", "-shared", "-fPIC", "more.c", "m.o", "-o", "m.so", "-Wl,--hash-style=gnu", *flags, "-lm"]
     subprocess.run(command, cwd=folder, check=True)

@@ -55,9 +55,13 @@ class Definition:
 
 
 def finish(
-    obj: bytes, sections: Sequence[NewSection], define: Mapping[str, Definition], rename: Callable[[str], str]
-) -> Pieces:
-    """Add sections, define and rename symbols, and fill in the checksum of the manifest."""
+    obj: bytes, sections: Sequence[NewSection], define: Mapping[str, Definition], rename: Callable[[str], str],
+    hidden: Callable[[str], bool] = lambda name: False,
+) -> Pieces:  # fmt: skip
+    """Add sections, define and rename symbols, and fill in the checksum of the manifest.
+
+    Symbols whose new names are `hidden` are seen by the other objects of a program or library, not outside of it.
+    """
     old = elf.read_sections(obj)
     symtab = next(s for s in old if s.type == elf.SYMTAB)
     strings = old[symtab.link]
@@ -68,7 +72,7 @@ def finish(
     table = StringTable()
     names = [table.add(s.name) for s in old]
     new_names = [table.add(s.name) for s in sections]
-    _rewrite_symbols(code, obj, symtab, strings, table, define, rename, len(old))
+    _rewrite_symbols(code, obj, symtab, strings, table, define, rename, hidden, len(old))
 
     pieces = Pieces([code])
     at = len(code)
@@ -112,7 +116,7 @@ class StringTable:
 
 def _rewrite_symbols(
     code: bytearray, obj: bytes, symtab: elf.Section, strings: elf.Section, table: StringTable,
-    define: Mapping[str, Definition], rename: Callable[[str], str], first: int,
+    define: Mapping[str, Definition], rename: Callable[[str], str], hidden: Callable[[str], bool], first: int,
 ) -> None:  # fmt: skip
     """Rewrite the symbol table in place: names in the new string table, definitions of the symbols of `define`."""
     source = elf.Strings(obj, strings.offset, strings.size)
@@ -123,7 +127,10 @@ def _rewrite_symbols(
         if definition is not None:
             section, value, size = first + definition.section, definition.offset, definition.size
             info, other = info & 0xF0 | 1, _HIDDEN_VISIBILITY  # an object
-        SYMBOL.pack_into(code, at, table.add(rename(name)), info, other, section, value, size)
+        new_name = rename(name)
+        if section != elf.UNDEFINED and info >> 4 != elf.LOCAL and hidden(new_name):
+            other = _HIDDEN_VISIBILITY
+        SYMBOL.pack_into(code, at, table.add(new_name), info, other, section, value, size)
 
 
 def _pad(pieces: list[Buffer], at: int, align: int) -> int:
@@ -147,6 +154,3 @@ def _with_checksum(pieces: Pieces) -> Pieces:
                 pieces[index] = piece
                 return pieces
     raise AssertionError("the object has no manifest")
-
-
-# ---------------------------------------------------------------- names
