@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.targets.llvm.codegen.ir_text import NULL, Value, integer
 from mlcc.targets.llvm.codegen.types import memory_type
