@@ -96,6 +96,7 @@ PASSES: dict[str, str | type[Pass]] = {  # registered passes are classes
     "select-parallel-loops": "mlcc.passes.lowering.parallel:SelectParallelLoops",
     "select-unrolled-loops": "mlcc.passes.lowering.unroll:SelectUnrolledLoops",
     "serialize-threads": "mlcc.passes.lowering.threads:SerializeThreads",
+    "simplify-arg-updates": "mlcc.passes.lowering.arg_updates:SimplifyArgUpdates",
     "simplify-divisions": "mlcc.passes.lowering.divisions:SimplifyDivisions",
     "split-host-device": "mlcc.passes.gpu.split_host_device:SplitHostDevice",
     "split-kernels": "mlcc.passes.fusion.split_kernels:SplitKernels",

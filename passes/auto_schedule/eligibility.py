@@ -15,7 +15,7 @@ _USER_ANNOTATIONS = ("pragma_", "meta_schedule", "schedule_rule", "auto_copy", "
 def why_ineligible(func: tir.PrimFunc) -> str | None:
     """Return why rules must not schedule a function, or None if it is as lowering produced it.
 
-    Eligible functions have plain serial loops without annotations, bound one to one to the axes of their blocks; an
+    Eligible functions have plain serial loops without annotations, bound one to one to the axes of their blocks. An
     axis of extent 1 may be bound to a constant.
     """
     if func.attrs.get(MADE_BY):

@@ -11,7 +11,7 @@ from math import prod
 
 from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_outer, reduce_nest, stores_disjointly
-from mlcc.passes.auto_schedule.rows import schedule_row_stage, split_reduction
+from mlcc.passes.auto_schedule.rows import ACCUMULATORS, schedule_row_stage, split_reduction
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
@@ -25,8 +25,8 @@ def full_reduction_nest(kernel: Kernel, block: BlockRV) -> str:
     Steps may be refused with a CompileError.
     """
     sch, stage = kernel.sch, kernel.stage(block)
-    if not stage.plain or len(stage.stores) != 1 or stage.block.init is None:
-        not_applicable("the block is not a reduction of a single expression")
+    if not stage.straight or not stage.stores or stage.block.init is None:
+        not_applicable("the block does more than reduce expressions")
     if not all(stores_disjointly(stage, n) for n in stage.spatial):
         not_applicable("results are not proven to be written only once")
     inner = _contiguous_reduce_loops(stage)
@@ -85,9 +85,10 @@ def _split_chunks(
             if not split_many
             else [n for n in range(2 * CHUNK_ELEMENTS, CHUNK_ELEMENTS // 4, -1) if size % n == 0]
         )
-        divisible = [n for n in candidates if n % lanes == 0]
-        if divisible:
-            return sch.split(kernel.fused(loops), [None, divisible[0]])[0]
+        for vectors in (ACCUMULATORS, 2, 1):
+            divisible = [n for n in candidates if n % (vectors * lanes) == 0]
+            if divisible:
+                return sch.split(kernel.fused(loops), [None, divisible[0]])[0]
     if len(loops) > 1:
         return kernel.fused(loops[:-1])
     step = CHUNK_ELEMENTS if split_many or size is None else -(-size // lanes) * lanes

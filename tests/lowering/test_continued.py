@@ -127,7 +127,9 @@ def test_continued_sanitized_functions_give_the_same_code(all_cases: bool) -> No
     assert not wrong
 
 
-@pytest.mark.parametrize("first", ["lower", "init-empty-reductions", "init-empty-reductions,realize-blocks"])
+@pytest.mark.parametrize(
+    "first", ["lower", "init-empty-reductions", "init-empty-reductions,simplify-arg-updates,realize-blocks"]
+)
 def test_sanitized_code_from_any_stage(first: str) -> None:
     """What is lowered already goes through the steps of sanitized code, and says afterwards what it is."""
     module = mlcc.run_passes(parse_file(str(KERNELS[0])), first)
@@ -146,7 +148,8 @@ def test_what_is_lowered_in_part_goes_on_by_itself() -> None:
     module = parse_file(str(KERNELS[0]))
     target = TARGETS[1]
     whole = code(module, target, build_pipeline(module, Target.parse(target), 2, None))
-    part = mlcc.run_passes(module, "O2,init-empty-reductions,realize-blocks,simplify-divisions", target=target)
+    steps = "O2,init-empty-reductions,simplify-arg-updates,realize-blocks,simplify-divisions"
+    part = mlcc.run_passes(module, steps, target=target)
     assert dict(part.attrs) == {STAGE: "loops", STEP: "simplify-divisions", TARGET: str(Target.parse(target))}
     for pipeline in (None, ""):
         made = mlcc.build(part, target, pipeline=pipeline, prefix="p").emit("asm").decode()
@@ -164,8 +167,8 @@ def test_what_comes_before_lowering_is_not_left_out() -> None:
     ("target", "passes", "code", "text"),
     [
         ("llvm", "lower,realize-blocks", "E0545", "`realize-blocks` must come before `select-parallel-loops`"),
-        ("llvm", "vectorize-loops", "E0545", "run init-empty-reductions,realize-blocks,.*flatten-buffers.* first"),
-        ("llvm", "realize-blocks", "E0545", "must come after `init-empty-reductions`, which"),
+        ("llvm", "vectorize-loops", "E0545", "run init-empty-reductions,.*realize-blocks,.*flatten-buffers.* first"),
+        ("llvm", "realize-blocks", "E0545", "must come after `simplify-arg-updates`, which"),
         ("llvm", "insert-barriers", "E0546", "pass -t cuda"),
         ("cuda", "unroll-loops", "E0546", "pass -t llvm"),
         ("cuda", "lower-loops", "E0546", "the target is cuda"),
@@ -192,7 +195,7 @@ def test_a_module_for_another_target() -> None:
 
 def test_a_module_for_another_cpu() -> None:
     first, other = (Target.parse(f"llvm{{triple=x86_64-linux-gnu cpu={cpu}}}") for cpu in ("haswell", "znver4"))
-    part = mlcc.run_passes(parse_file(str(KERNELS[0])), "O1,init-empty-reductions", target=first)
+    part = mlcc.run_passes(parse_file(str(KERNELS[0])), "O1,init-empty-reductions,simplify-arg-updates", target=first)
     assert not lowering_option_mismatch(part, first)
     assert not lowering_option_mismatch(part, Target.parse("llvm{triple=x86_64-linux-gnu cpu=broadwell l2=65536}"))
     (found,) = lowering_option_mismatch(mlcc.run_passes(part, "realize-blocks", target=other), other)

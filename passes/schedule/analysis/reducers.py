@@ -38,6 +38,8 @@ class Reducer:
     arity: int
     combine: Callable[[Vars, Vars], Exprs]
     identity: Callable[[Sequence[DType]], Exprs]
+    # of pairs of index and value: when the right one is taken, if its index is larger than any that was combined
+    takes: Callable[[Exprs, Exprs], Expr] | None = None
 
     def over(self, dtypes: Sequence[DType]) -> tir.CommReducer:
         """Return the combiner for values of these types."""
@@ -82,20 +84,28 @@ def _arg_reducers(name: str, prefers: Callable[..., Expr], worst: Callable[[DTyp
         wins = c.logical_and(c.greater_equal(x[0], none), left)
         return _select(wins, x[0], y[0]), _select(better, x[1], y[1])
 
+    def worse(x: Exprs, y: Exprs) -> Expr:
+        return c.logical_not(prefers(x[1], y[1]))
+
+    def empty_or_worse(x: Exprs, y: Exprs) -> Expr:
+        return c.logical_or(c.less(x[0], c.const(0, x[0].dtype)), worse(x, y))
+
+    def empty_or_worse_number(x: Exprs, y: Exprs) -> Expr:
+        return c.logical_or(c.less(x[0], c.const(0, x[0].dtype)), c.logical_and(worse(x, y), c.equal(x[1], x[1])))
+
     def identity(d: Sequence[DType]) -> Exprs:
         return c.const(-1, d[0]), worst(d[1])
 
     def infinite(d: Sequence[DType]) -> Exprs:
         return c.const(-1, d[0]), _infinity_or(worst, -1 if name == "argmax" else 1)(d[1])
 
-    forms = (
-        (first, identity),
-        (ordered, identity),
-        (with_empty, identity),
-        (with_empty, infinite),
-        (nan_first, infinite),
-    )
-    return [Reducer(name, 2, combine, start) for combine, start in forms]
+    return [
+        Reducer(name, 2, first, identity),
+        Reducer(name, 2, ordered, identity, worse),
+        Reducer(name, 2, with_empty, identity, empty_or_worse),
+        Reducer(name, 2, with_empty, infinite, empty_or_worse),
+        Reducer(name, 2, nan_first, infinite, empty_or_worse_number),
+    ]
 
 
 def _select(condition: Expr, yes: Expr, no: Expr) -> Expr:
@@ -123,6 +133,20 @@ REDUCERS: tuple[Reducer, ...] = (
     *_arg_reducers("argmax", c.greater_equal, c.min_value),
     *_arg_reducers("argmin", c.less_equal, c.max_value),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ArgUpdate:
+    """An update by argmax or argmin: pairs of index and value, the kept ones in `buffers`.
+
+    `taken` is when the pair `rhs` is taken in place of `lhs`, if its index is larger than any before.
+    """
+
+    buffers: tuple[tir.Buffer, ...]
+    reducer: tir.CommReducer
+    lhs: Exprs
+    rhs: Exprs
+    taken: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +187,24 @@ def reduction_parts(block: tir.Block, reducers: Sequence[Reducer] = REDUCERS) ->
     init_values, updates = init_values_and_updates(block)
     reducer, lhs, rhs = find_reducer(block, init_values, updates, reducers)
     return ReductionParts(init_values, updates, reducer, lhs, rhs)
+
+
+def arg_update(block: tir.Block) -> ArgUpdate | None:
+    """Return the update of an argmax or argmin in the body of a block, whether or not the block has an init."""
+    try:
+        updates = _bound_updates(block, 2)
+    except Refusal:
+        return None
+    loads = tuple(tir.BufferLoad(u.buffer.dtype, u.buffer, u.indices) for u in updates)
+    values = tuple(u.value for u in updates)
+    for known in REDUCERS:
+        if known.takes is None:
+            continue
+        reducer = known.over([v.dtype for v in values])
+        rhs = _match(reducer, values, loads)
+        if rhs is not None:
+            return ArgUpdate(tuple(u.buffer for u in updates), reducer, loads, rhs, known.takes(loads, rhs))
+    return None
 
 
 def reduction_statements(
