@@ -225,8 +225,8 @@ def _keep_padding(dim: tuple[Expr, Expr | None], whole: Expr) -> tuple[Expr, Exp
 
 
 def _clamp_extent(size: Expr, start: Expr | None, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Expr | None]:
-    """Limit a dimension to `whole`, for every value of the variables in it."""
-    if start is None or isinstance(whole, tir.IntImm):
+    """Limit a dimension to `whole`, for every value of the variables in it. A single index needs one element."""
+    if start is None or isinstance(whole, tir.IntImm) or tir.const_int(size) == 1:
         return size, start
     if not analyzer.prove(c.greater_equal(start, 0)):  # an index may be as far from the start as there are elements
         return whole, None

@@ -345,6 +345,27 @@ for i in range(8):
     check(func, (13,), (13,), symbols=(13,))
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 7])
+def test_rows_of_fused_loops_over_an_unknown_size_shrink(size: int) -> None:
+    """One row at a time, whichever it is."""
+    func = parse(
+        """
+n = T.int64()
+A = T.match_buffer(a, (4, n, 9), "int32")
+B = T.match_buffer(b, (4, n, 9), "int32")
+E = T.alloc_buffer_stmt((4, n, 9), "int32")
+for f in range(n * T.int64(4)):
+    for j in range(9):
+        E[f // n, f % n, j] = A[f // n, f % n, j] + 1
+    for j in range(9):
+        B[f // n, f % n, j] = E[f // n, f % n, 8 - j] * 2
+""",
+        "a: T.handle, b: T.handle",
+    )
+    assert sizes(func) == {"E": ("f", "1", "1", "9")}
+    check(func, (4, size, 9), (4, size, 9), symbols=(size,))
+
+
 def test_strides_are_aligned() -> None:
     module = mlcc.parse("""
 @T.prim_func
