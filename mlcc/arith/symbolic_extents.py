@@ -2,7 +2,8 @@
 
 A span is a product of a constant and sizes, as `4 * m * n`: an expression has the span `s` if it lies in 0 ... s - 1.
 Spans of variables are those of their loops; sums, multiples, quotients and remainders have theirs from their operands.
-Sizes are at least 0; a divisor is none of 0, so that its sizes are at least 1.
+Sizes are at least 0; a divisor is none of 0, so that its sizes are at least 1. A sum of sizes and positive constants,
+as the length of a concatenation, counts as a size of its own.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from mlcc.arith.proofs import factors
+from mlcc.arith.structural_keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import map_children
 from mlcc.ir.tir import Expr, IntImm
+from mlcc.ir.visit import substitute
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,13 @@ class SymbolicExtents:
     """Spans of variables; `sizes` are the variables known to be non-negative."""
 
     def __init__(self, sizes: Collection[tir.Var]) -> None:
-        self._sizes = frozenset(sizes)
+        self._sizes = set(sizes)
         self._of: dict[tir.Var, SymbolicExtent] = {}
+        self._sums: dict[tir.Var, Expr] = {}  # variables that stand for sums of sizes
 
     def bind(self, var: tir.Var, extent: Expr) -> None:
         """Assume 0 <= `var` < `extent`."""
-        span = self.product(extent)
+        span = self.product(self._without_sums(extent))
         if span is not None and var not in self._sizes:
             self._of[var] = span
 
@@ -79,7 +83,28 @@ class SymbolicExtents:
 
     def simplify(self, expr: Expr) -> Expr:
         """Return the expression without the quotients and remainders that spans decide."""
-        expr = map_children(expr, lambda n: self.simplify(n) if isinstance(n, Expr) else n)
+        simplified = self._simplify(self._without_sums(expr))
+        return substitute(simplified, self._sums) if self._sums else simplified
+
+    def _without_sums(self, expr: Expr) -> Expr:
+        """Return the expression with a variable for each sum of sizes."""
+        if not isinstance(expr, tir.Add) or not self._is_sum_of_sizes(expr):
+            return map_children(expr, lambda n: self._without_sums(n) if isinstance(n, Expr) else n)
+        for var, total in self._sums.items():
+            if same_expr(total, expr):
+                return var
+        var = tir.Var("size", expr.dtype)
+        self._sums[var] = expr
+        self._sizes.add(var)
+        return var
+
+    def _is_sum_of_sizes(self, expr: Expr) -> bool:
+        if isinstance(expr, tir.Add):
+            return self._is_sum_of_sizes(expr.lhs) and self._is_sum_of_sizes(expr.rhs)
+        return self.product(expr) is not None
+
+    def _simplify(self, expr: Expr) -> Expr:
+        expr = map_children(expr, lambda n: self._simplify(n) if isinstance(n, Expr) else n)
         if isinstance(expr, (tir.FloorDiv, tir.FloorMod)):
             by = self.product(expr.rhs)
             parts = None if by is None else self._divided(expr.lhs, by)

@@ -163,9 +163,7 @@ def _innermost_fusable(stage: Stage, positions: list[int]) -> list[int]:
 
 
 def _reduces_row_of(stage: Stage, before: Stage) -> bool:
-    """Return True if a stage reduces the row that `before` stores, and all its extents are known."""
-    if None in before.extents[1:]:
-        return False
+    """Return True if a stage reduces the row that `before` stores."""
     along = {stage.loops[n].var for n in stage.reduced}
     row = before.stores[0].buffer
     return not before.reduced and any(a.buffer is row and not a.stored and a.variables & along for a in stage.accesses)

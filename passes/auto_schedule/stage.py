@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.symbolic_extents import SymbolicExtents
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import children, walk
@@ -102,7 +103,12 @@ class Stage:
     def _by_loops(self, index: tir.Expr) -> tir.Expr:
         """Rewrite an index of the body over loop variables."""
         expr = self.axes.get(index, index) if isinstance(index, tir.Var) else substitute(index, self.axes)
-        return self._analyzer.simplify(expr) if not isinstance(expr, tir.Var) and count_divisions(expr) else expr
+        if isinstance(expr, tir.Var) or not count_divisions(expr):
+            return expr
+        simplified = self._analyzer.simplify(expr)
+        if not self._spans or not count_divisions(simplified):
+            return simplified
+        return self._analyzer.simplify(self._spans[0].simplify(simplified))
 
     def axis_place(self, index: tir.Expr) -> int | None:
         """Return the position of the loop that drives an index of the body; None if the index is not an axis."""
@@ -186,6 +192,18 @@ class Stage:
         for loop in self.loops:
             analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
         return analyzer
+
+    @cached_property
+    def _spans(self) -> tuple[SymbolicExtents, ...]:
+        """What divisions by unknown extents of loops are decided by; nothing if all are known."""
+        sizes = {var for loop in self.loops for var in used_vars(loop.extent)}
+        if not sizes:
+            return ()
+        spans = SymbolicExtents(sizes - {loop.var for loop in self.loops})
+        for loop in self.loops:
+            if tir.const_int(loop.min) == 0:
+                spans.bind(loop.var, loop.extent)
+        return (spans,)
 
     def reads_once(self, buffer: tir.Buffer) -> bool:
         """Return True if no two iterations read the same element of a buffer.

@@ -14,7 +14,9 @@ from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
 
 B, M, I, J, K = (tir.Var(name, INT64) for name in "bmijk")
-EXTENTS = {I: c.mul(B, 8), J: M, K: c.const(4, INT64)}
+L = tir.Var("l", INT64)
+LENGTH = c.add(B, M)
+EXTENTS = {I: c.mul(B, 8), J: M, K: c.const(4, INT64), L: LENGTH}
 
 
 def div(a: tir.Expr, b: tir.Expr | int) -> tir.Expr:
@@ -50,6 +52,36 @@ GONE = [
     mod(mod(DEEP, c.mul(4, M)), c.mul(M, 4)),
 ]  # fmt: skip
 STAY = [div(c.add(FLAT, 1), M), div(I, B), mod(c.mul(I, J), M), div(c.sub(FLAT, J), M), div(c.add(J, K), M)]
+
+
+# by the length of a concatenation
+ROW = c.add(c.mul(c.add(c.mul(I, M), J), LENGTH), L)
+SUMS = [
+    div(ROW, LENGTH), mod(ROW, LENGTH), mod(div(ROW, LENGTH), M), div(div(ROW, LENGTH), M), div(L, c.add(B, M)),
+    div(c.mul(J, c.add(LENGTH, 3)), c.add(LENGTH, 3)),
+]  # fmt: skip
+NO_SUMS = [
+    mod(c.add(c.mul(J, c.add(LENGTH, 3)), L), c.add(LENGTH, 3)),
+    div(L, M),
+    div(c.add(L, 1), LENGTH),
+    mod(c.add(L, B), LENGTH),
+    div(J, LENGTH),
+    div(ROW, c.add(B, 1)),
+]
+
+
+@pytest.mark.parametrize("expr", [*SUMS, *NO_SUMS], ids=str)
+def test_expressions_over_sums_of_sizes_keep_their_values(expr: tir.Expr) -> None:
+    simplified = spans().simplify(expr)
+    for b, m in itertools.product((1, 2, 3), (1, 2, 5)):
+        for i, j, last in itertools.product(range(0, 8 * b, 3), range(m), range(b + m)):
+            known = {B: b, M: m, I: i, J: j, L: last}
+            assert value(simplified, known) == value(expr, known)
+
+
+@pytest.mark.parametrize("expr", SUMS, ids=str)
+def test_divisions_by_sums_of_sizes_are_decided(expr: tir.Expr) -> None:
+    assert not [n for n in walk(spans().simplify(expr)) if isinstance(n, (tir.FloorDiv, tir.FloorMod))]
 
 
 @pytest.mark.parametrize("expr", [*GONE, *STAY], ids=str)

@@ -53,6 +53,8 @@ class AxisDomain:
             self.dom, self.bound = self.bound, NOTHING
         elif isinstance(both.low, IntImm) and isinstance(both.high, IntImm):
             self.dom, self.bound = both, NOTHING
+        elif _contains(self.dom, self.bound, analyzer):
+            self.dom, self.bound = self.bound, NOTHING
 
 
 def _simplified(interval: Interval, analyzer: Analyzer) -> Interval:
@@ -73,6 +75,22 @@ def _same(a: Interval, b: Interval, analyzer: Analyzer) -> bool:
         elif not analyzer.prove_equal(one, other):
             return False
     return True
+
+
+def _contains(outer: Interval, inner: Interval, analyzer: Analyzer) -> bool:
+    """Return True if an interval provably contains another, as a padded one contains that of an unknown size."""
+    if outer.low is None or outer.high is None or inner.low is None or inner.high is None:
+        return False
+    return _at_most(outer.low, inner.low, analyzer) and _at_most(inner.high, outer.high, analyzer)
+
+
+def _at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
+    """Prove a <= b: of a minimum `a` or a maximum `b` one operand suffices."""
+    if isinstance(a, tir.Min):
+        return _at_most(a.lhs, b, analyzer) or _at_most(a.rhs, b, analyzer)
+    if isinstance(b, tir.Max):
+        return _at_most(a, b.lhs, analyzer) or _at_most(a, b.rhs, analyzer)
+    return analyzer.prove(c.less_equal(a, b))
 
 
 def _intersect(a: Interval, b: Interval, plain: Analyzer) -> Interval:
