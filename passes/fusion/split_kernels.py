@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +10,6 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.auto_schedule.contraction import match_contraction
 from mlcc.passes.auto_schedule.eligibility import why_ineligible
@@ -20,7 +20,7 @@ from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.lowering.narrow_floats import OPERATOR, is_operator, widen_intermediates
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.schedule.tree import Tree
-from mlcc.relax.construct import CALL_TIR, call_tir, tensor_info
+from mlcc.relax.construct import CALL_TIR, call_tir, prim_value, tensor_info
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import is_call, tir_callee
 
@@ -82,8 +82,11 @@ class _Splitter(RelaxMutator):
         out = expr.struct_info
         if len(expr.args) != 2 or not isinstance(arguments, relax.Tuple) or not _has_dims(out):  # type: ignore[attr-defined]
             return expr
-        if len(arguments.fields) != len(func.params) - 1 or not all(_has_dims(a.struct_info) for a in arguments.fields):
+        if len(arguments.fields) != len(func.params) - 1:
             return expr
+        for argument, buffer in zip(arguments.fields, func.buffers, strict=False):
+            if not (isinstance(argument, relax.PrimValue) if buffer is None else _has_dims(argument.struct_info)):
+                return expr
         if callee not in self._parts:
             self._parts[callee] = split_function(func, callee)
         parts = self._parts[callee]
@@ -96,19 +99,16 @@ class _Splitter(RelaxMutator):
         self, parts: list[_Part], func: tir.PrimFunc, arguments: tuple[relax.Expr, ...], out: relax.TensorStructInfo
     ) -> relax.Expr:
         """Emit the calls of the parts, and return the last one."""
-        values: dict[tir.Buffer, relax.Expr] = dict(zip(func.buffers, arguments, strict=False))  # type: ignore[arg-type]
-        sizes = _sizes(func, [*(a.struct_info for a in arguments), out])  # type: ignore[list-item]
+        values: dict[Any, relax.Expr] = dict(zip(func.buffers, arguments, strict=False))
+        sizes = _sizes(func, arguments, out)
         analyzer = Analyzer()
         for part in parts:
             last = part is parts[-1]
             dims = (analyzer.simplify(c.cast("int64", substitute(n, sizes))) for n in part.output.shape)
             info = out if last else tensor_info(dims, part.output.dtype)
-            call = call_tir(
-                self.builder.add(part.function, part.hint), part.function, [values[b] for b in part.inputs], info
-            )
-            if part.sizes:
-                shape = relax.ShapeExpr(tuple(c.cast("int64", substitute(v, sizes)) for v in part.sizes))
-                call = replace(call, args=(*call.args, shape))
+            numbers = [prim_value(c.cast("int64", substitute(v, sizes))) for v in part.sizes]
+            passed = [*(values[b] for b in part.inputs), *numbers]
+            call = call_tir(self.builder.add(part.function, part.hint), part.function, passed, info)
             if last:
                 return call
             values[part.output] = self.emit(call)
@@ -119,11 +119,18 @@ def _has_dims(info: Any) -> bool:
     return isinstance(info, relax.TensorStructInfo) and info.dims is not None
 
 
-def _sizes(func: tir.PrimFunc, infos: list[relax.TensorStructInfo]) -> dict[tir.Var, tir.Expr]:
-    """Map the variables in the shapes of parameters to their values in a call."""
-    sizes: dict[tir.Var, tir.Expr] = {}
+def _sizes(func: tir.PrimFunc, arguments: Sequence[relax.Expr], out: relax.TensorStructInfo) -> dict[tir.Var, tir.Expr]:
+    """Map scalar parameters, and the variables in the shapes of the others, to their values in a call."""
+    sizes: dict[tir.Var, tir.Expr] = {
+        param: argument.value
+        for param, argument in zip(func.params, arguments, strict=False)
+        if isinstance(argument, relax.PrimValue)
+    }
+    infos = [*(a.struct_info for a in arguments), out]
     for buffer, info in zip(func.buffers, infos, strict=True):
-        for want, have in zip(buffer.shape if buffer is not None else (), info.dims or (), strict=False):
+        if buffer is None or not isinstance(info, relax.TensorStructInfo):
+            continue
+        for want, have in zip(buffer.shape, info.dims or (), strict=False):
             if isinstance(want, tir.Var):
                 sizes.setdefault(want, c.cast(want.dtype, have))
     return sizes
@@ -137,7 +144,8 @@ def split_function(func: tir.PrimFunc, name: str) -> list[_Part] | None:
     if is_operator(func):
         func = widen_intermediates(func)
     root = func.root
-    if root is None or why_ineligible(func) is not None or any(b is None for b in func.buffers):
+    sizes = [p for p, b in zip(func.params, func.buffers, strict=True) if b is None]
+    if root is None or why_ineligible(func) is not None or any(not p.dtype.is_int for p in sizes):
         return None
     tree = Tree(func)
     stages = [Stage(r, tuple(tree.loops_above(r.block))) for r in tree.child_realizes(root.body)]
@@ -221,7 +229,8 @@ def _build_parts(
     root = func.root
     assert root is not None
     order = [*(b for b in func.buffers if b is not None), *root.alloc_buffers]
-    symbols = list(dict.fromkeys(n for b in order for n in b.shape if isinstance(n, tir.Var)))
+    scalars = [p for p, b in zip(func.params, func.buffers, strict=True) if b is None]
+    symbols = list(dict.fromkeys([*scalars, *(n for b in order for n in b.shape if isinstance(n, tir.Var))]))
     result = func.buffers[-1]
     parts = []
     for members in groups:
@@ -237,7 +246,11 @@ def _build_parts(
         bound = {n for b in params for n in b.shape}
         needed = used_vars((*body, *(n for b in params for n in b.shape))) - bound
         sizes = tuple(v for v in symbols if v in needed)
-        parameters = [*((handle(b), b) for b in params), *((v, None) for v in sizes)]
+        parameters = [
+            *((handle(b), b) for b in inputs),
+            *((v, None) for v in sizes),
+            *((handle(b), b) for b in outputs),
+        ]
         hint = stages[members[-1]].block.name.removeprefix("T_")
         part = extract_function(root, body, parameters, written)
         part = part.with_attr(OPERATOR, True) if is_operator(func) else part

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
 import mlcc
 from mlcc.interp import run_function
-from mlcc.ir import IRModule
+from mlcc.ir import IRModule, tir
 from mlcc.relax.queries import all_bindings, tir_callee
 
 
@@ -89,6 +91,46 @@ def test_sizes_that_are_not_known(sizes: tuple[int, int, int], native: mlcc.runt
 def native() -> mlcc.runtime.Executable:
     module = attention('"b", "m", 2, 16', '"b", "n", 2, 16')
     return mlcc.load(mlcc.build(module, target="llvm{cpu=native}", opt_level=3))
+
+
+CACHED = """
+@R.function
+def main(q: R.Tensor((1, "m", 2, 16), "float32"), past: R.Tensor((1, "p", 2, 16), "float32"),
+         new: R.Tensor((1, "m", 2, 16), "float32")):
+    m = T.int64()
+    p = T.int64()
+    with R.dataflow():
+        k = R.concat((past, new), axis=1)
+        y = R.nn.attention(q, k, k, causal_mask="BottomRight")
+        R.output(y)
+    return y
+"""
+
+
+@pytest.mark.parametrize("sizes", [(1, 0), (1, 1), (1, 31), (2, 5), (33, 7), (13, 100)])
+def test_keys_of_a_sum_of_sizes(sizes: tuple[int, int]) -> None:
+    """The length of the cache is a number that the function takes; its parts take it as well."""
+    new, past = sizes
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal((1, n, 2, 16), "float32") for n in (new, past, new)]
+    before = mlcc.parse(CACHED)
+    after = split(before)
+    assert [name for name in called(after) if name.endswith(("batch_matmul_NT", "batch_matmul_NN"))]
+    expected = run_function(before, "main", given)
+    np.testing.assert_allclose(run_function(after, "main", given), expected, 1e-5, 1e-6)
+    np.testing.assert_allclose(cached()["main"](*given), expected, 1e-5, 1e-6)
+
+
+@functools.cache
+def cached() -> mlcc.runtime.Executable:
+    return mlcc.load(mlcc.build(mlcc.parse(CACHED), target="llvm{cpu=native}"))
+
+
+def test_the_softmax_between_products_of_unknown_lengths_runs_row_by_row() -> None:
+    scheduled = mlcc.run_passes(mlcc.parse(CACHED), "O2", target="llvm{cpu=native}")
+    softmax = next(f for name, f in scheduled.functions.items() if name.endswith("softmax_norm"))
+    assert isinstance(softmax, tir.PrimFunc) and softmax.root is not None
+    assert len(softmax.root.body) == 1  # one nest over rows
 
 
 TWICE = """
