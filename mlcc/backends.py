@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mlcc.targets.artifact import Artifact
 
 T = TypeVar("T", bound=Target)
-_BUILTIN = {"cuda": "mlcc.targets.cuda.backend", "llvm": "mlcc.targets.llvm.backend"}
+_BUILTIN = {"c": "mlcc.targets.c.backend", "cuda": "mlcc.targets.cuda.backend", "llvm": "mlcc.targets.llvm.backend"}
 _KNOWN: dict[str, Backend[Any]] = {}
 
 

@@ -50,11 +50,12 @@ PTX = Kind("ptx", "PTX", (".ptx",), runs=True, has_data_beside=True)
 ARCHIVE = Kind("mlca", "an archive of kernels", (".mlca",), is_binary=True, runs=True)
 CUDA_C = Kind("cuda-c", "CUDA C", (".cu",))
 METAL = Kind("metal", "Metal source", (".metal",))
+C_SOURCE = Kind("c", "C source", (".c",))
 
 KINDS = {
     kind.name: kind
     for kind in (
-        OBJECT, SHARED, ASSEMBLY, LLVM_IR, PTX, ARCHIVE, CUDA_C, METAL,
+        OBJECT, SHARED, ASSEMBLY, LLVM_IR, PTX, ARCHIVE, CUDA_C, METAL, C_SOURCE,
         Kind("header", "a C header", (".h", ".hh", ".hpp", ".hxx", ".inc")),
         Kind("arrays", "arrays", SUFFIXES, is_binary=True),
         Kind("results", "arrays", (*SUFFIXES, ".npy"), is_binary=True),
@@ -68,7 +69,7 @@ KINDS = {
 }  # fmt: skip
 # suffixes of files that people or other tools write, but mlcc never does
 _FOREIGN_SUFFIX_LIST = (
-    ".a .bc .bib .bz2 .c .c++ .cc .cfg .cmake .conf .cpp .csv .cuh .cxx .d .db .dll .doc .docx .dylib "
+    ".a .bc .bib .bz2 .c++ .cc .cfg .cmake .conf .cpp .csv .cuh .cxx .d .db .dll .doc .docx .dylib "
     ".exe .f .f90 .gguf .go .gz .h5 .hdf5 .hs .html .inl .ini .ipynb .jar .java .jl .jpeg .jpg .js .json "
     ".jsonl .py .kt .lark .lock .lua .m .mat .md .mk .ml .mlir .mm .npy .onnx .parquet .pb .pdf .pickle .pkl "
     ".pl .png .proto .pt .pt2 .pth .pyc .pyi .pyx .r .rb .rs .rst .scala .sh .sql .svg "

@@ -69,16 +69,18 @@ def command(
     """Compile FILE (default: standard input) for a target.
 
     Code for a GPU (-t cuda) is a .ptx file with constants in an .npz beside it, or an .mlca archive of both. Kernels
-    can also be written as readable source text: .cu (CUDA C) and .metal.
+    can also be written as readable source text: .cu (CUDA C) and .metal. A .c file (-t c, or --emit c) is portable C99
+    with the functions of the object.
     """
     from mlcc.files import Content
     from mlcc.outputs import Outputs
     from mlcc.passes.manage.compile_times import CompileTimes
     from mlcc.progress import listening
 
+    target = _target_of(target, emit)
     backend = backends.of(target)
     if header is not None and backend.header is None:
-        able = " and ".join(b.kind for b in backends.registered_backends() if b.header is not None)
+        able = " or ".join(b.kind for b in backends.registered_backends() if b.header is not None)
         message = f"--header is for the target {able}: C programs cannot call an artifact for {backend.kind}"
         raise click.UsageError(message)
     output, kind = _output(file, output, emit, backend)
@@ -99,7 +101,7 @@ def command(
     times = CompileTimes(echo_stderr)
     if timing:
         observers.append(times)
-    if kind == backend.loadable and not observers:
+    if kind == backend.loadable and (header is None or kind.runs) and not observers:
         from mlcc.runtime.manifest import extract_from
 
         code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize, db=db)
@@ -117,6 +119,18 @@ def command(
     if timing:
         times.report()
     return 0
+
+
+def _target_of(target: str, emit: str | None) -> str:
+    """Return the target; if -t was not given, that for CPUs which writes what is asked for: `c` for --emit c."""
+    from click.core import ParameterSource
+
+    if click.get_current_context().get_parameter_source("target") is not ParameterSource.DEFAULT:
+        return target
+    for backend in backends.registered_backends():
+        if backend.header is not None and backend.kind != target and any(k.name == emit for k in backend.outputs):
+            return backend.kind
+    return target
 
 
 def _output(file: str, output: str | None, emit: str | None, backend: Backend[Any]) -> tuple[str, Kind]:

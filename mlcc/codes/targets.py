@@ -303,8 +303,10 @@ CODES: dict[str, tuple[str, str]] = {
     "E0758": ("no such function", "A call in the graph names a function that the module does not have."),
     "E0780": (
         "a kernel has no form in this source language",
-        "`--emit cuda-c` and `--emit metal` print kernels as source text. Metal has no float64, neither language has "
-        "8-bit floats here, and intrinsics of one vendor's GPUs have no form in the other's language.",
+        "`--emit cuda-c` and `--emit metal` print kernels as source text, `-t c` writes C. Metal has no float64, "
+        "neither it nor CUDA C has 8-bit floats here, and intrinsics of one vendor's GPUs have no form in the other's "
+        "language. C has neither intrinsics of GPUs nor native kernels in LLVM IR: call such code by `T.call_extern` "
+        "with --allow-extern, or by `T.call_packed`.",
     ),
     "E0781": (
         "an unknown source language",

@@ -275,6 +275,23 @@ class CudaTarget(Target):
             yield "arch", "a compute capability such as sm_90 expected, or native for this machine's GPU"
 
 
+@dataclass(frozen=True, repr=False)
+class CTarget(Target):
+    """Portable C99 source for any CPU with a C compiler. `stack_bytes` bounds the temporaries of a function that are on
+    the stack; others are in its workspace.
+    """
+
+    kind: str = "c"
+    stack_bytes: int = 16 * 1024
+    meanings: ClassVar[Mapping[str, str]] = {
+        "check_indices": _CHECK_INDICES,
+        "stack_bytes": "bytes of a function's temporaries on the stack; others are in the workspace",
+    }
+
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        yield from _invalid_sizes(self, "stack_bytes")
+
+
 # default versions of code for any machine of an architecture: vectors of 32 and of 64 bytes, masks, and dot products of
 # bytes; with fewer versions, some machines would lose a third of their speed
 _DEFAULT_VERSIONS = {
@@ -283,7 +300,7 @@ _DEFAULT_VERSIONS = {
 }
 _CPU, _GPU = "a CPU is `llvm`, this very one `llvm{cpu=native}`", "a GPU of NVIDIA's is `cuda`, as `cuda{arch=sm_90}`"
 _MEANT = {  # words for machines that are no targets
-    **dict.fromkeys(("cpu", "host", "native", "c", "x86", "x86_64", "amd64", "x64", "intel"), _CPU),
+    **dict.fromkeys(("cpu", "host", "native", "x86", "x86_64", "amd64", "x64", "intel"), _CPU),
     **dict.fromkeys(("arm", "arm64", "aarch64"), "it is `llvm{triple=aarch64-linux-gnu}`"),
     **dict.fromkeys(("gpu", "nvidia", "nvptx", "ptx"), _GPU),
     **dict.fromkeys(
@@ -293,7 +310,7 @@ _MEANT = {  # words for machines that are no targets
     **dict.fromkeys(("riscv", "riscv64"), "it is `llvm{triple=riscv64-linux-gnu}`"),
     **dict.fromkeys(("wasm", "hexagon"), "code for CPUs is made for x86_64, aarch64 and riscv64: `llvm`"),
 }
-KINDS: dict[str, type[Target]] = {"cuda": CudaTarget, "llvm": LlvmTarget}
+KINDS: dict[str, type[Target]] = {"c": CTarget, "cuda": CudaTarget, "llvm": LlvmTarget}
 
 
 def _invalid_sizes(target: Target, *names: str) -> Iterator[tuple[str, str]]:

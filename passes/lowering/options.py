@@ -64,6 +64,11 @@ def plain_lower_options(target: Target) -> LowerOptions:
     return LowerOptions()
 
 
+def source_lower_options(target: Target) -> LowerOptions:
+    """Return the options of lowering for C source, whose compiler chooses vectors, and which has no threads."""
+    return LowerOptions(threads=False)
+
+
 def gpu_lower_options(target: CudaTarget) -> LowerOptions:
     """Return the options of lowering for a GPU."""
     return LowerOptions(unroll_limit=GPU_UNROLL_LIMIT, vector_lanes=16, vector_bytes=16, kernels=True)

@@ -1,8 +1,9 @@
 """The plan of a host function: values, pieces of memory, and steps in order.
 
-`planner` builds plans, `memory` assigns their workspace, and `mlcc.targets.llvm.host` or `mlcc.targets.launch` emits
-them. All extents and offsets are int64 expressions over the symbols known at entry, and over data-dependent symbols
-that a step reads (`Measure`). The latter never occur in the size of a piece of memory, which is an upper bound.
+`planner` builds plans, `memory` assigns their workspace; `mlcc.targets.llvm.host`, `mlcc.targets.c` and
+`mlcc.targets.launch` emit them. All extents and offsets are int64 expressions over the symbols known at entry, and over
+data-dependent symbols that a step reads (`Measure`). The latter never occur in the size of a piece of memory, which is
+an upper bound.
 """
 
 from __future__ import annotations

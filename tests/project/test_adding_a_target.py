@@ -141,7 +141,7 @@ def test_the_command_line_knows_it(command: Callable[..., Any], tmp_path: Path) 
         (["compile", "m.mlc", "--emit", "asm"], 1, "cannot write `asm` for toy"),
         (["compile", "m.mlc", "-o", "m.o"], 1, "cannot write `obj` for toy"),
         (["compile", "m.mlc", "--emit", "pyton"], 2, "did you mean `python`"),
-        (["compile", "m.mlc", "--header", "m.h"], 2, "--header is for the target llvm"),
+        (["compile", "m.mlc", "--header", "m.h"], 2, "--header is for the target c or llvm"),
         (["compile", "m.mlc", "--sanitize"], 1, "cannot be sanitized"),
         (["compile", "m.mlc", "--fast-math"], 2, "not toy"),
         (["run", "m.mlc"], 1, "Python source, which mlcc does not load"),

@@ -77,6 +77,7 @@ STOREYS = """
     mlcc.targets.llvm.object mlcc.targets.llvm.host
     mlcc.targets.llvm
     mlcc.targets.source
+    mlcc.targets.c
     mlcc.targets.emulate
     mlcc.targets.cuda
     mlcc.targets

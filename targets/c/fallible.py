@@ -1,0 +1,254 @@
+"""Calls that are statements in C because they may fail or return through a pointer: PrimFuncs, packed functions,
+checked indices.
+
+`lift` prints such calls in an expression before the statement that it is part of, each under the conditions under which
+the expression evaluates it, and puts variables in their places.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.checked_index import INDEX_ERROR, checked_index
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.intrinsics import Effect, called
+from mlcc.ir.node import Node, find, map_children
+from mlcc.ir.visit import substitute
+from mlcc.passes.lowering.match_buffer import compact_strides
+from mlcc.targets.c import expressions as ex
+from mlcc.targets.c import packed
+from mlcc.targets.c.dtypes import memory_type
+from mlcc.targets.source.dialect import refuse
+from mlcc.targets.source.expressions import EQUAL
+
+if TYPE_CHECKING:
+    from mlcc.targets.c.context import FileContext
+    from mlcc.targets.c.kernel import KernelWriter
+
+Guards = tuple[tir.Expr, ...]
+
+
+def written_pointers(body: tuple[tir.Stmt, ...]) -> set[tir.Var]:
+    """Return the pointers through which memory may be written, also by views of it and by functions that take it."""
+    written = {store.buffer.data for store in find(body, tir.BufferStore)}
+    sources: list[tuple[tir.Var, tir.Expr]] = [(decl.buffer.data, decl.data) for decl in find(body, tir.DeclBuffer)]
+    sources += [(bind.var, bind.value) for bind in find(body, tir.Bind) if bind.var.dtype.is_handle]
+    for call in find(body, tir.Call):
+        if called(call).effect >= Effect.UPDATE or isinstance(call.op, relax.GlobalVar):
+            written |= {v for v in find(call, tir.Var) if v.dtype.is_handle}
+    for pointer, source in reversed(sources):
+        if pointer in written or not isinstance(source, tir.Var):
+            written |= {v for v in find(source, tir.Var) if v.dtype.is_handle}
+    return written
+
+
+def callee(node: tir.Call, ctx: FileContext) -> str | None:
+    """Return the name of the PrimFunc that a call calls; None for other calls."""
+    if isinstance(node.op, relax.GlobalVar):
+        return node.op.name
+    if called(node).extern and node.args and isinstance(node.args[0], tir.StringImm):
+        return node.args[0].value if node.args[0].value in ctx.functions else None
+    return None
+
+
+def callee_workspace(node: Node, ctx: FileContext) -> int:
+    """Print the kernels that a node calls; return the maximum of their workspaces, in bytes."""
+    largest = 0
+    for call in find(node, tir.Call):
+        name = callee(call, ctx)
+        if name is not None:
+            size = tir.const_int(ctx.kernel(name).workspace)
+            if size is None:
+                message = f"`{name}` has temporaries of symbolic size, so only relax functions can call it"
+                raise refuse(message, call.span)
+            largest = max(largest, size)
+    return largest
+
+
+def may_fail(func: tir.PrimFunc, ctx: FileContext) -> bool:
+    """Return True if a function may end with an error code, temporaries on the heap aside."""
+    if any(not tir.const_int(stmt.condition) for stmt in find(func.body, tir.AssertStmt)):
+        return True
+    return any(_fails(call, ctx) for call in find(func.body, tir.Call))
+
+
+def _fails(call: tir.Call, ctx: FileContext) -> bool:
+    name = callee(call, ctx)
+    if name is not None:
+        return ctx.kernel(name).fails
+    return called(call).packed or checked_index(call) is not None
+
+
+def is_fallible(node: tir.Expr) -> bool:
+    """Return True if an expression contains a call that is a statement in C."""
+    return any(_is_statement(call) for call in find(node, tir.Call))
+
+
+def _is_statement(call: tir.Call) -> bool:
+    return isinstance(call.op, relax.GlobalVar) or called(call).packed or called(call).extern or (
+        checked_index(call) is not None
+    )  # fmt: skip
+
+
+def has_effect(node: tir.Call) -> bool:
+    """Return True if a call does something besides computing a value."""
+    return called(node).effect >= Effect.UPDATE and not isinstance(node.op, relax.GlobalVar)
+
+
+def lift(w: KernelWriter, node: tir.Expr) -> tir.Expr:
+    """Print the calls in an expression that are statements in C; return the expression over their results."""
+    for let in find(node, tir.Let):
+        return lift(w, substitute_lets(node)) if let is not None else node
+    return _lift(w, node, ()) if is_fallible(node) else node
+
+
+def substitute_lets(node: Any) -> Any:
+    """Replace the variables of `let` expressions by their values."""
+    node = map_children(node, substitute_lets)
+    return substitute(node.body, {node.var: node.value}) if isinstance(node, tir.Let) else node
+
+
+def _lift(w: KernelWriter, node: Any, guards: Guards) -> Any:
+    if not isinstance(node, tir.Expr) or not is_fallible(node):
+        return node
+    match node:
+        case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, true, false)):
+            sides = _lift_sides(w, condition, true, false, guards)
+            return tir.Call(node.dtype, node.op, sides, span=node.span)
+        case tir.Select(condition=condition, true_value=true, false_value=false):
+            return tir.Select(node.dtype, *_lift_sides(w, condition, true, false, guards), span=node.span)
+        case tir.And(lhs=lhs, rhs=rhs) | tir.Or(lhs=lhs, rhs=rhs):
+            first = _lift(w, lhs, guards)
+            reached = first if isinstance(node, tir.And) else c.logical_not(first)
+            return type(node)(node.dtype, first, _lift(w, rhs, (*guards, reached)), span=node.span)
+    node = map_children(node, lambda child: _lift(w, child, guards))
+    if not isinstance(node, tir.Call) or not _is_statement(node):
+        return node
+    return _statement(w, node, guards)
+
+
+def _lift_sides(
+    w: KernelWriter, condition: tir.Expr, true: tir.Expr, false: tir.Expr, guards: Guards
+) -> tuple[tir.Expr, ...]:
+    condition = _lift(w, condition, guards)
+    if is_fallible(true) or is_fallible(false):
+        condition = condition if isinstance(condition, tir.Var) else w.to_variable(condition, "chosen")
+    return (
+        condition, _lift(w, true, (*guards, condition)), _lift(w, false, (*guards, c.logical_not(condition))),
+    )  # fmt: skip
+
+
+def _statement(w: KernelWriter, node: tir.Call, guards: Guards) -> tir.Expr:
+    name = callee(node, w.ctx)
+    if name is None and called(node).extern:
+        return node
+    result: tir.Var | None = None
+    if checked_index(node) is not None:
+        result = tir.Var("place", INT64)
+    elif name is not None and w.ctx.kernel(name).signature.result is not None:
+        result = tir.Var("value", node.dtype)
+    if result is not None:
+        from mlcc.targets.c.dtypes import register_type
+
+        c_name = w.define(result)
+        w.lines.add(f"{register_type(result.dtype)} {c_name} = 0;")
+    if not guards:
+        _print(w, node, name, result)
+    else:
+        condition = " && ".join(ex.text(w, guard, EQUAL) for guard in guards)
+        with w.lines.block(f"if ({condition})"):
+            _print(w, node, name, result)
+    return tir.IntImm(node.dtype, 0) if result is None and node.dtype.is_int else result or node_value(node)
+
+
+def node_value(node: tir.Call) -> tir.Expr:
+    """Return what stands for the value of a call without one."""
+    return tir.IntImm(INT64, 0)
+
+
+def _print(w: KernelWriter, node: tir.Call, name: str | None, result: tir.Var | None) -> None:
+    if name is not None:
+        _call_kernel(w, node, name, result)
+    elif called(node).packed:
+        packed.call(w, node)
+    elif result is not None:
+        _check_index(w, node, result)
+
+
+def _check_index(w: KernelWriter, node: tir.Call, place: tir.Var) -> None:
+    check = checked_index(node)
+    assert check is not None
+    code = w.ctx.error_code(INDEX_ERROR, check.message)
+    w.ctx.has_faults = True
+    index = w.to_variable(c.cast(INT64, check.index) if not _is_int64(check.index) else check.index, "given")
+    extent = ex.text(w, c.cast(INT64, check.extent))
+    name, at = w.name(place), w.name(index)
+    if check.from_end and not check.index.dtype.is_uint:
+        w.lines.add(f"{name} = {w.helpers.use('place_from_end')}({at}, {extent});")
+    else:
+        w.lines.add(f"{name} = {at};")
+    w.lines.add(f"if ({name} < 0 || {name} >= {extent}) return fault({code}, {at}, {extent});")
+
+
+def _is_int64(node: tir.Expr) -> bool:
+    return node.dtype is INT64
+
+
+def _call_kernel(w: KernelWriter, node: tir.Call, name: str, result: tir.Var | None) -> None:
+    kernel = w.ctx.kernel(name)
+    sig = kernel.signature
+    args = node.args if isinstance(node.op, relax.GlobalVar) else node.args[1:]
+    if len(args) != len(sig.params):
+        raise refuse(f"`{name}` takes {len(sig.params)} arguments, not {len(args)}", node.span)
+    texts: list[str] = []
+    symbols: dict[tir.Var, tir.Expr] = {}
+    for param, arg in zip(sig.params, args, strict=True):
+        if arg.dtype is not param.var.dtype:
+            message = f"`{param.var.name}` of `{name}` is {param.var.dtype}, not {arg.dtype}"
+            raise refuse(message, arg.span or node.span)
+        if packed.is_array(arg):
+            texts.append(packed.start(w, arg))
+            if param.buffer is not None:
+                _bind_symbols(param.buffer, arg, symbols)
+        else:
+            texts.append(ex.text(w, arg))
+        if param.buffer is not None:
+            texts[-1] = f"({memory_type(param.buffer.dtype)} *)(void *)({texts[-1]})"
+    for symbol in sig.symbols:
+        if symbol not in symbols:
+            message = f"the value of `{symbol.name}` in the call of `{name}` cannot be derived from its arguments"
+            raise CompileError(error("E0708", message, node.span))
+        texts.append(ex.index(w, symbols[symbol]))
+    target = ""
+    if result is not None and sig.result is not None:
+        target = w.fresh("result")
+        w.lines.add(f"{memory_type(sig.result)} {target};")
+        texts.append(f"&{target}")
+    if kernel.takes_workspace:
+        texts.append(f"workspace + {w.memory.callee_offset}")
+    call = f"{kernel.name}({', '.join(texts)})"
+    if kernel.fails:
+        code = w.fresh("code")
+        w.lines.add(f"const int32_t {code} = {call};")
+        w.lines.add(f"if ({code} != 0) return {code};")
+    else:
+        w.lines.add(f"{call};")
+    if result is not None and sig.result is not None:
+        w.lines.add(f"{w.name(result)} = {ex.from_memory(w, target, sig.result)[1]};")
+
+
+def _bind_symbols(buffer: tir.Buffer, array: tir.Call, symbols: dict[tir.Var, tir.Expr]) -> None:
+    """Bind the symbols of a callee's buffer to the shape, strides and offset of the tensor passed for it."""
+    shape, strides = packed.layout(array)
+    pairs: list[tuple[tir.Expr, tir.Expr]] = []
+    if len(shape) == len(buffer.shape):
+        pairs += zip(buffer.shape, shape, strict=True)
+        pairs += zip(buffer.strides, strides or compact_strides(shape), strict=bool(buffer.strides))
+    if buffer.elem_offset is not None:
+        pairs.append((buffer.elem_offset, tir.IntImm(INT64, 0)))
+    for symbol, value in pairs:
+        if isinstance(symbol, tir.Var):
+            symbols.setdefault(symbol, value)

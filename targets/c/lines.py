@@ -1,0 +1,57 @@
+"""Lines of a C function, and the removal of definitions that nothing uses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+INDENT = "    "
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+class Lines:
+    """The lines of a function body. Each knows the variable that it defines or stores to, if it does nothing else."""
+
+    def __init__(self, depth: int = 1) -> None:
+        self._lines: list[tuple[str, str | None]] = []
+        self._depth = depth
+
+    def add(self, text: str, variable: str | None = None) -> None:
+        """Append a line. One that only defines or stores to a `variable` is dropped if no needed line uses that."""
+        self._lines.append((INDENT * self._depth + text, variable))
+
+    @contextmanager
+    def block(self, head: str, tail: str = "}") -> Iterator[None]:
+        self.add(f"{head} {{" if head else "{")
+        self._depth += 1
+        yield
+        self._depth -= 1
+        self.add(tail)
+
+    @contextmanager
+    def continued(self) -> Iterator[None]:
+        """Indent the lines of a branch whose head is the tail of the one before."""
+        self._depth += 1
+        yield
+        self._depth -= 1
+        self.add("}")
+
+    def finish(self) -> tuple[list[str], set[str]]:
+        """Return the lines that are needed, and the names that they use."""
+        by_variable: dict[str, set[str]] = {}
+        todo: list[str] = []
+        for text, variable in self._lines:
+            if variable is None:
+                todo += _NAME.findall(text)
+            else:
+                by_variable.setdefault(variable, set()).update(_NAME.findall(text))
+        used: set[str] = set()
+        while todo:
+            name = todo.pop()
+            if name not in used:
+                used.add(name)
+                todo += by_variable.get(name, ())
+        return [text for text, variable in self._lines if variable is None or variable in used], used

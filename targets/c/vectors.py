@@ -1,0 +1,110 @@
+"""Print statements with vector expressions lane by lane: C has no vectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32
+from mlcc.ir.node import walk
+from mlcc.targets.c import expressions as ex
+from mlcc.targets.c import fallible
+from mlcc.targets.source.dialect import refuse
+from mlcc.targets.source.lanes import Lanes, Loads, vector_loads
+from mlcc.targets.source.names import scalar_view
+
+if TYPE_CHECKING:
+    from mlcc.targets.c.kernel import KernelWriter
+
+
+class VectorLanes(Lanes):
+    """Lanes of vector expressions, with dot products of bytes and words as sums."""
+
+    def _call(self, node: tir.Call, name: str, lane: int, loads: Loads) -> tir.Expr:
+        if name not in ("dp4a", "dp2a"):
+            return super()._call(node, name, lane, loads)
+        a, b, *addend = node.args
+        group = 4 if name == "dp4a" else 2
+        total: tir.Expr = self.of(addend[0], lane, loads) if addend else tir.IntImm(INT32, 0)
+        for at in range(lane * group, (lane + 1) * group):
+            sides = [tir.Cast(INT32, self.of(x, at % x.dtype.lanes, loads)) for x in (a, b)]
+            total = tir.Add(INT32, total, tir.Mul(INT32, *sides))
+        return total
+
+
+def has_vectors(node: tir.Expr) -> bool:
+    """Return True if an expression is or contains a vector."""
+    return any(isinstance(n, tir.Expr) and n.dtype.lanes > 1 for n in walk(node))
+
+
+def _loads(w: KernelWriter, node: tir.Expr) -> dict[int, list[tir.Expr]]:
+    """Return the lanes of all vector loads in an expression. It is never empty, so that scalars are looked into."""
+    lanes: dict[int, list[tir.Expr]] = {0: []}
+
+    def visit(load: tir.BufferLoad, _: tuple[tir.Expr, ...]) -> None:
+        places = _places(w, load.buffer, load.indices[0], lanes)
+        flat, dtype = scalar_view(load.buffer), load.dtype.element
+        lanes[id(load)] = [tir.BufferLoad(dtype, flat, (place,), span=load.span) for place in places]
+
+    vector_loads(node, visit)
+    return lanes
+
+
+def _places(w: KernelWriter, buffer: tir.Buffer, index: tir.Expr, loads: Loads) -> list[tir.Expr]:
+    """Return the element indices of an access by a scalar or vector index to a buffer of scalars or vectors."""
+    starts = [w.vectors.of(index, lane, loads) for lane in range(index.dtype.lanes)]
+    inner = buffer.dtype.lanes
+    if inner == 1:
+        return starts
+    return [c.add(c.mul(s, c.const(inner, s.dtype)), c.const(k, s.dtype)) for s in starts for k in range(inner)]
+
+
+def lane(w: KernelWriter, node: tir.Expr, number: int) -> tir.Expr:
+    """Return a lane of an expression as a scalar expression."""
+    return w.vectors.of(node, number, _loads(w, node))
+
+
+def _lanes(w: KernelWriter, node: tir.Expr) -> list[tir.Expr]:
+    loads = _loads(w, node)
+    return [w.vectors.of(node, number, loads) for number in range(node.dtype.lanes)]
+
+
+def bind(w: KernelWriter, stmt: tir.Bind) -> None:
+    values = [w.to_variable(fallible.lift(w, part), stmt.var.name) for part in _lanes(w, stmt.value)]
+    if stmt.var.dtype.lanes == 1:
+        w.alias(stmt.var, values[0])
+    else:
+        w.vectors.vectors[stmt.var] = values
+
+
+def store(w: KernelWriter, stmt: tir.BufferStore) -> None:
+    """Print a store of a vector: all lanes are computed before any is stored."""
+    places = _places(w, stmt.buffer, stmt.indices[0], _loads(w, stmt.indices[0]))
+    values = _lanes(w, stmt.value)
+    if len(values) == 1:
+        values *= len(places)
+    if len(places) != len(values):
+        raise refuse(f"a store of {len(values)} lanes to {len(places)} elements", stmt.span)
+    flat = scalar_view(stmt.buffer)
+    if len(places) > 1:
+        values = [w.to_variable(fallible.lift(w, value), "v") for value in values]
+    for place, value in zip(places, values, strict=True):
+        w.store_scalar(flat, place, value)
+
+
+def if_then_else(w: KernelWriter, stmt: tir.IfThenElse) -> None:
+    """Print statements under a vector condition: each lane is stored under its own condition."""
+    conditions = [w.to_variable(fallible.lift(w, part), "on") for part in _lanes(w, stmt.condition)]
+    for body, taken in ((stmt.then_body, True), (stmt.else_body or (), False)):
+        for inner in body:
+            if not isinstance(inner, tir.BufferStore):
+                raise refuse("a vector condition can only guard stores of vectors", inner.span or stmt.span)
+            places = _places(w, inner.buffer, inner.indices[0], _loads(w, inner.indices[0]))
+            values = _lanes(w, inner.value)
+            if not len(places) == len(values) == len(conditions):
+                raise refuse("a vector condition can only guard stores of as many lanes", inner.span or stmt.span)
+            flat = scalar_view(inner.buffer)
+            for place, value, condition in zip(places, values, conditions, strict=True):
+                with w.lines.block(f"if ({'' if taken else '!'}{ex.text(w, condition)})"):
+                    w.store_scalar(flat, place, value)
