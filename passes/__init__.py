@@ -109,6 +109,7 @@ PASSES: dict[str, str | type[Pass]] = {  # registered passes are classes
     "update-func": "mlcc.passes.patterns.update_func:UpdateFunc",
     "vectorize-loops": "mlcc.passes.lowering.vectorize:VectorizeLoops",
     "version-kernels": "mlcc.passes.fusion.version_kernels:VersionKernels",
+    "winograd": "mlcc.passes.convolution.winograd:Winograd",
 }
 
 ALIASES: dict[str, str] = {"remove-unused": "dead-code"}

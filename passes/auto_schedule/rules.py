@@ -14,6 +14,7 @@ from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
 from mlcc.passes.auto_schedule.rule import Rule
 
 RULES: tuple[Rule, ...] = (
+    Rule("winograd", "winograd:winograd"),
     Rule("decoded", "decoded:decoded"),
     Rule("matvec", "matvec:matvec"),
     Rule("matmul", "matmul:matmul"),

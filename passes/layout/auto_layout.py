@@ -23,10 +23,11 @@ from mlcc.ops.layout_rules import (
     layout_string,
 )
 from mlcc.ops.split_layouts import is_blocked
+from mlcc.passes.convolution.costs import channels_last, convolution_cycles, transpose_cycles
+from mlcc.passes.convolution.winograd_choice import channels_last_cycles
 from mlcc.passes.graph.relax_mutator import map_relax_functions
 from mlcc.passes.graph.to_dataflow import ToDataflow
 from mlcc.passes.layout.convert_layout import Converter
-from mlcc.passes.layout.layout_costs import channels_last, convolution_cycles, transpose_cycles
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import all_bindings, is_call, is_primitive, operands
 
@@ -255,7 +256,7 @@ class _LayoutChooser(Converter):
         changed = changed.with_item("kernel_layout", layout_string(attrs["kernel_layout"], weight))
         assert self.group is not None
         self.saved_cycles[self.group] += convolution_cycles(call, result[-1], self.facts)
-        self.saved_cycles[self.group] -= convolution_cycles(call, "C", self.facts)
+        self.saved_cycles[self.group] -= channels_last_cycles(call, self.facts)
         return LayoutDecision((data, weight), out, changed)
 
     def has_few_channels(self, call: relax.Call) -> bool:

@@ -8,8 +8,8 @@ from mlcc.outputs import ASSEMBLY, LLVM_IR, OBJECT, SHARED
 from mlcc.passes.manage.levels import FOLDED, FUSED_DECODING, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
 
 _SCHEDULED = (
-    f"{SHAPES},canonicalize,integer-products,{SHARED_WORK},auto-layout,{FOLDED},dead-code,{LOWERED},split-kernels,"
-    f"fold-transposes,dead-code,{FUSED_DECODING},{PROMOTED},version-kernels,auto-schedule,pack-weights"
+    f"{SHAPES},canonicalize,integer-products,{SHARED_WORK},auto-layout,{FOLDED},dead-code,winograd,{LOWERED},"
+    f"split-kernels,fold-transposes,dead-code,{FUSED_DECODING},{PROMOTED},version-kernels,auto-schedule,pack-weights"
 )
 BACKEND = Backend(
     options=LlvmTarget,

@@ -69,7 +69,7 @@ STOREYS = """
     mlcc.passes.auto_schedule.by_rule
     mlcc.passes.graph
     mlcc.passes.fusion mlcc.passes.precision
-    mlcc.passes.patterns
+    mlcc.passes.patterns mlcc.passes.convolution
     mlcc.passes.attention mlcc.passes.layout mlcc.passes.recognition
     mlcc.targets.plan mlcc.targets.artifact
     mlcc.targets.launch

@@ -1,0 +1,1 @@
+"""Convolutions: what they cost, and Winograd's algorithm."""

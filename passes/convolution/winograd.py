@@ -1,0 +1,115 @@
+"""The pass `winograd`: convolutions by Winograd's algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.backends import cpu_facts
+from mlcc.ir import construct as c
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ir.tensor_data import TensorData
+from mlcc.machine.cpu_tables import CpuFacts
+from mlcc.passes.convolution.winograd_choice import MAX_ERROR, Choice, choose_variant, convolution_shape
+from mlcc.passes.convolution.winograd_kernel import winograd_function
+from mlcc.passes.graph.clean_up import clean_up_rewritten
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import call_tir, tensor_info
+from mlcc.relax.module_builder import ModuleBuilder
+from mlcc.relax.queries import DefUse, is_call, is_primitive
+
+FAST_MATH_ERROR = 4.0  # times the expected rounding error of a direct convolution, with the target option `fast-math`
+
+
+@dataclass(frozen=True)
+class Winograd(Pass):
+    """Compute convolutions with constant weights by Winograd's algorithm, where that is expected to be faster.
+
+    F(m x m, r x r) computes m x m results of a window of r x r with (m + r - 1)**2 products for each pair of channels,
+    in place of m * m * r * r. Weights are transformed at compile time (in float64). The convolutions are float32, of
+    stride and dilation 1, in one group, with the channels last, and with channels in multiples of 8.
+
+    Rounding errors differ from variant to variant. Those admitted have at most `max-error` times the expected error of
+    a direct convolution (at most 4 times with the target option `fast-math`); 0 turns the pass off. With `always`,
+    the fastest one is taken whether it pays or not.
+
+    Before:  lv = R.nn.conv2d(x, R.const(...), padding=[1, 1, 1, 1], data_layout="NHWC")
+    After:   lv = R.call_tir(cls.conv2d_winograd, (x, R.const(...)), ...)     # F(2x2, 3x3)
+    """
+
+    name: ClassVar[str] = "winograd"
+    max_error: float = MAX_ERROR
+    always: bool = False
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        facts = cpu_facts(ctx.target)
+        if facts is None or self.max_error <= 0:
+            return module
+        builder = ModuleBuilder(module)
+        limit = admitted_error(self.max_error, ctx.target)
+
+        def change(_: str, func: relax.Function) -> relax.Function:
+            if is_primitive(func):
+                return func
+            rewriter = _Rewriter(builder, DefUse.of(func), facts, limit, self.always)
+            return clean_up_rewritten(rewriter.visit_function(func), func, builder.module)
+
+        changed = map_relax_functions(module, change)
+        if changed is module:
+            return module
+        changed.functions = {n: changed.functions.get(n, f) for n, f in builder.module.functions.items()}
+        return changed
+
+
+def admitted_error(max_error: float, target: Any) -> float:
+    """Return the largest admitted rounding error, relative to that of a direct convolution, for a target."""
+    return max(max_error, FAST_MATH_ERROR) if getattr(target, "fast_math", False) and max_error > 0 else max_error
+
+
+class _Rewriter(RelaxMutator):
+    def __init__(
+        self, builder: ModuleBuilder, uses: DefUse, facts: CpuFacts, max_error: float, always: bool
+    ) -> None:  # fmt: skip
+        super().__init__(builder.module)
+        self.builder, self.uses, self.facts = builder, uses, facts
+        self.max_error, self.always = max_error, always
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if not isinstance(expr, relax.Call) or not is_call(expr, "relax.nn.conv2d"):
+            return expr
+        weight = self.uses.resolve(expr.args[1])
+        if not isinstance(weight, relax.Constant) or weight.data.array is None:
+            return expr
+        if expr.attrs["data_layout"] != "NHWC" or expr.attrs["out_layout"] != "NHWC":
+            return expr
+        choice = choose_variant(expr, self.facts, self.max_error, self.always)
+        return expr if choice is None else self.winograd(expr, weight.data, choice)
+
+    def winograd(self, call: relax.Call, weight: TensorData, choice: Choice) -> relax.Expr:
+        """Return the call of a function that computes a convolution by a variant of the algorithm."""
+        shape = convolution_shape(call)
+        assert shape is not None
+        function = winograd_function(shape, choice.variant, str(choice))
+        name = self.builder.add(function, "conv2d_winograd")
+        transformed = transformed_weights(weight, call.attrs["kernel_layout"], choice)
+        info: Any = call.struct_info
+        made = call_tir(name, function, [call.args[0], transformed], info)
+        return replace(made, span=call.span)
+
+
+def transformed_weights(weight: TensorData, layout: str, choice: Choice) -> relax.Constant:
+    """Return the weights in the transformed domain, (rows, columns, I, O): G w G^T, computed in float64."""
+    import numpy as np
+
+    down, across = (np.array(t.weight_matrix, "float64") for t in (choice.variant.down, choice.variant.across))
+    array: Any = weight.array
+    taps = array.transpose([layout.index(letter) for letter in "HWIO"])
+    rows, columns, inputs, outputs = taps.shape
+    places = np.kron(down, across)  # one product of matrices
+    values = places @ taps.reshape(rows * columns, inputs * outputs).astype("float64")
+    weight.release()
+    data = TensorData.of(values.astype("float32").reshape(len(down), len(across), inputs, outputs))
+    return relax.Constant(data, tensor_info((c.const(n, "int64") for n in data.shape), data.dtype))
