@@ -289,7 +289,8 @@ class CTarget(Target):
     }
 
     def wrong(self) -> Iterator[tuple[str, str]]:
-        yield from _invalid_sizes(self, "stack_bytes")
+        if not 0 <= self.stack_bytes <= 1 << 30:
+            yield "stack_bytes", "a number of bytes expected, at most 2**30"
 
 
 # default versions of code for any machine of an architecture: vectors of 32 and of 64 bytes, masks, and dot products of

@@ -157,7 +157,7 @@ def _make(module: IRModule, target: CTarget, options: BuildOptions) -> CArtifact
         host.append(packed_setters(shared))
     if ctx.has_faults:
         ctx.helpers.add("fault", FAULT.strip())
-    host = [error_function(shared), *host, TIME_RUN]
+    host = [*([error_function(shared)] if plans else []), *host, TIME_RUN]
     helpers = [*ctx.prototypes.values(), *ctx.helpers.needed("\n".join((*ctx.texts, *host)))]
     parts = tuple("\n\n".join(texts) for texts in (helpers, ctx.texts, host))
     facts = object_facts(

@@ -76,7 +76,7 @@ def _classify(name: str) -> Print:
         _need(node, 1)
         if not node.args[0].dtype.is_float:
             return ATOM, "true" if name == "isfinite" else "false"
-        return EQUAL, f"{name}({ex.text(w, node.args[0])}) != 0"
+        return UNARY, f"(bool){name}({ex.text(w, node.args[0])})"
 
     return emit
 

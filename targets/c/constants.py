@@ -10,6 +10,7 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.targets.c.dtypes import memory_type
 
 _LINE = 116  # characters
+_MANY = 4096  # elements from which on they are written quickly rather than in the shortest form
 
 
 def constant_text(name: str, data: TensorData) -> str:
@@ -24,6 +25,8 @@ def constant_text(name: str, data: TensorData) -> str:
 def _elements(data: TensorData, flat: np.ndarray) -> list[str]:
     dtype = data.dtype
     if dtype.is_float and dtype.bits >= 32:
+        if dtype.bits == 32 and flat.size > _MANY and np.isfinite(flat).all():
+            return [value.hex().replace("0000000p", "p") + "f" for value in flat.tolist()]
         return [_hexadecimal(value, "f" if dtype.bits == 32 else "") for value in flat.tolist()]
     if dtype.is_float:
         return [hex(bits) for bits in flat.view(f"uint{dtype.bits}").tolist()]
@@ -50,6 +53,11 @@ def _hexadecimal(value: float, suffix: str) -> str:
 
 
 def _wrapped(elements: list[str]) -> Iterator[str]:
+    if len(elements) > _MANY:
+        count = max(_LINE // (max(map(len, elements)) + 2), 1)
+        for start in range(0, len(elements), count):
+            yield f"    {', '.join(elements[start : start + count])}{',' * (start + count < len(elements))}"
+        return
     line: list[str] = []
     width = 0
     for element in elements:

@@ -38,6 +38,12 @@ def memory_type(dtype: DType, span: Span | None = None) -> str:
     return name
 
 
+def storage(dtype: DType) -> DType:
+    """Return the dtype of numbers that C has for elements of a dtype in memory."""
+    narrow = dtype.is_bool or is_narrow_float(dtype)
+    return DType.of(f"uint{8 * dtype.bytes}") if narrow else dtype.element
+
+
 def register_type(dtype: DType, span: Span | None = None) -> str:
     """Return the C type of a value in computations. Raises CompileError (E0780)."""
     name = memory_type(dtype, span)

@@ -338,7 +338,7 @@ def convert(w: Writer, value: tir.Expr, target: DType) -> Text:
 def load(w: Writer, node: tir.BufferLoad) -> Text:
     if len(node.indices) != 1 or node.buffer.strides:
         raise refuse(f"`{node.buffer.name}` is not flattened", node.span)
-    return from_memory(w, w.element(node.buffer, node.indices[0]), node.dtype)
+    return from_memory(w, w.loaded(node.buffer, node.indices[0]), node.dtype)
 
 
 def from_memory(w: Writer, element: str, dtype: DType) -> Text:
@@ -353,11 +353,23 @@ def from_memory(w: Writer, element: str, dtype: DType) -> Text:
 def to_memory(w: Writer, node: tir.Expr) -> str:
     """Print a value in its memory type."""
     if isinstance(node, tir.BufferLoad) and is_narrow_float(node.dtype):
-        return w.element(node.buffer, node.indices[0])
+        return w.loaded(node.buffer, node.indices[0])
     if is_narrow_float(node.dtype):
-        pack = w.helpers.use(f"pack_{suffix(node.dtype)}")
-        return f"{pack}({text(w, node)})"
+        pack, printed = w.helpers.use(f"pack_{suffix(node.dtype)}"), text(w, node)
+        return f"{pack}({_unrounded(printed, f'round_{suffix(node.dtype)}(')})"
     return text(w, node)
+
+
+def _unrounded(printed: str, rounding: str) -> str:
+    """Return the argument of a call that rounds to a narrow float: packing rounds, too."""
+    if not printed.startswith(rounding):
+        return printed
+    depth = 0
+    for at, character in enumerate(printed):
+        depth += (character == "(") - (character == ")")
+        if character == ")" and depth == 0:
+            return printed[len(rounding) : -1] if at == len(printed) - 1 else printed
+    return printed
 
 
 def _call(w: Writer, node: tir.Call) -> Text:

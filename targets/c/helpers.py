@@ -197,6 +197,20 @@ def _bits(dtype: DType) -> str:
     )
 
 
+def _load(dtype: DType) -> str:
+    type = memory_type(dtype)
+    return (
+        f"/* An element of memory that is also accessed as another type. */\n"
+        f"static inline {type} load_{suffix(dtype)}(const {type} *from) {{\n"
+        f"    {type} x;\n    memcpy(&x, from, sizeof x);\n    return x;\n}}"
+    )
+
+
+def _store(dtype: DType) -> str:
+    type = memory_type(dtype)
+    return f"static inline void store_{suffix(dtype)}({type} *to, {type} x) {{\n    memcpy(to, &x, sizeof x);\n}}"
+
+
 def _of_bits(dtype: DType) -> str:
     unsigned, type = f"uint{dtype.bits}_t", memory_type(dtype)
     return (
@@ -272,7 +286,8 @@ _TEMPLATES: dict[str, Callable[[DType], str]] = {
     "floormod": _by_kind(_remainder("floormod", True), _floor_mod),
     "shift_left": _shift_left, "shift_right": _shift_right, "min": _choice("min", "<"), "max": _choice("max", ">"),
     "from_f32": _from_float(DType.of("float32")), "from_f64": _from_float(DType.of("float64")),
-    "bits_of": _bits, "of_bits": _of_bits, "pack": _pack, "unpack": _unpack, "round": _round,
+    "bits_of": _bits, "of_bits": _of_bits, "load": _load, "store": _store, "pack": _pack, "unpack": _unpack,
+    "round": _round,
 }  # fmt: skip
 
 _FIXED: dict[str, str] = {

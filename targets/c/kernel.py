@@ -11,14 +11,15 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.intrinsics import called
-from mlcc.ir.node import holds
+from mlcc.ir.node import find, holds
 from mlcc.ir.visit import substitute
 from mlcc.passes.lowering.parallel import select_parallel_loops
 from mlcc.targets.c import expressions as ex
 from mlcc.targets.c import fallible, vectors
 from mlcc.targets.c.context import CKernel, FileContext
-from mlcc.targets.c.dtypes import integer_range, memory_type, register_type
+from mlcc.targets.c.dtypes import integer_range, memory_type, register_type, storage, suffix
 from mlcc.targets.c.host_helpers import ALLOCATE
+from mlcc.targets.c.lines import wrapped
 from mlcc.targets.c.writer import Writer
 from mlcc.targets.plan.kernel_memory import KernelMemory, byte_size
 from mlcc.targets.plan.signature import KernelSignature, signature
@@ -56,6 +57,8 @@ class KernelWriter(Writer):
         self.c_name = ctx.global_name(name)
         self._name = name
         self._analyzer = Analyzer()
+        self._declared: dict[tir.Var, str] = {}  # pointer -> the type of the elements that it is declared with
+        self._memory: dict[tir.Var, str] = {}  # pointer -> the type of the elements of the memory behind it
         self._problems: list[Diagnostic] = []
         self._written = fallible.written_pointers(func.body)
         self._arrays: set[str] = set()  # names of temporaries
@@ -83,8 +86,8 @@ class KernelWriter(Writer):
 
     @staticmethod
     def _function(result: str, name: str, params: list[tuple[str, str]], body: list[str]) -> list[str]:
-        listed = ", ".join(f"{type}{'' if type[-1] in '* ' else ' '}{name}" for type, name in params) or "void"
-        return [f"static {result} {name}({listed}) {{", *body, "}"]
+        listed = [f"{type}{'' if type[-1] in '* ' else ' '}{name}" for type, name in params]
+        return [*wrapped(f"static {result} {name}(", listed or ["void"], ") {"), *body, "}"]
 
     def _with_heap(self, params: list[tuple[str, str]], body: list[str]) -> list[str]:
         """Return a function that calls the body, and frees its heap memory whatever it returns."""
@@ -106,9 +109,10 @@ class KernelWriter(Writer):
             if param.buffer is None:
                 params.append(f"{param.var.name}: {param.var.dtype}")
             else:
-                dims = ", ".join(str(dim) for dim in param.buffer.shape)
+                known = ((dim, tir.const_int(dim)) for dim in param.buffer.shape)
+                dims = ", ".join(str(dim if size is None else size) for dim, size in known)
                 params.append(f"{param.buffer.name}: {param.buffer.dtype}({dims})")
-        return f"{self._name}({', '.join(params)})".replace("*/", "* /")
+        return "\n   ".join(wrapped(f"{self._name}(", params, ")")).replace("*/", "* /")
 
     def _params(self, kernel: CKernel) -> list[tuple[str, str]]:
         """Define the parameters; return their C types and names."""
@@ -120,7 +124,10 @@ class KernelWriter(Writer):
                 name = self.define(buffer.data, buffer.name)
                 self.names[var] = name
                 const = "" if {buffer.data, var} & self._written else "const "
-                params.append((f"{const}{memory_type(buffer.dtype, buffer.span)} *{restrict}", name))
+                type = memory_type(buffer.dtype, buffer.span)
+                self._declare(var, type)
+                self._declare(buffer.data, type)
+                params.append((f"{const}{type} *{restrict}", name))
             elif var.dtype.is_handle:
                 params.append(("void *", self.define(var)))
             else:
@@ -144,8 +151,30 @@ class KernelWriter(Writer):
             params.append(("unsigned char *", "workspace"))
         return params
 
+    # ------------------------------------------------------------ memory
+
+    def _declare(self, data: tir.Var, type: str, memory: str | None = None) -> None:
+        """Note the type of a pointer's elements, and that of the memory if it is a view of it as another type."""
+        self._declared[data] = type
+        self._memory[data] = memory or type
+
     def element(self, buffer: tir.Buffer, index: tir.Expr) -> str:
-        return super().element(buffer, self._analyzer.simplify(index))
+        type, name = memory_type(buffer.dtype), self.name(buffer.data)
+        if self._declared.get(buffer.data, type) != type:
+            const = "" if buffer.data in self._written else "const "
+            name = f"(({const}{type} *)({const}void *){name})"
+        return f"{name}[{ex.index(self, self._analyzer.simplify(index))}]"
+
+    def _is_punned(self, buffer: tir.Buffer) -> bool:
+        """Return True for a view of memory as another type, which only memcpy may access in C, bytes aside."""
+        type = memory_type(buffer.dtype)
+        return self._memory.get(buffer.data, type) != type and buffer.dtype.bytes > 1
+
+    def loaded(self, buffer: tir.Buffer, index: tir.Expr) -> str:
+        element = self.element(buffer, index)
+        if not self._is_punned(buffer):
+            return element
+        return f"{self.helpers.use(f'load_{suffix(storage(buffer.dtype))}')}(&{element})"
 
     # ------------------------------------------------------------ statements
 
@@ -209,11 +238,17 @@ class KernelWriter(Writer):
                 if ex.text(self, load) == target:
                     self.lines.add(f"{target} += {ex.text(self, rhs)};", stores)
                     return
-        self.lines.add(f"{target} = {ex.to_memory(self, value)};", stores)
+        printed = ex.to_memory(self, value)
+        if self._is_punned(buffer):
+            store = self.helpers.use(f"store_{suffix(storage(buffer.dtype))}")
+            self.lines.add(f"{store}(&{target}, {printed});", stores)
+            return
+        self.lines.add(f"{target} = {printed};", stores)
 
     def alloc(self, stmt: tir.AllocBuffer) -> None:
         buffer = stmt.buffer
         type = memory_type(buffer.dtype, buffer.span)
+        self._declare(buffer.data, type)
         declared = _declared(type)
         if self.memory.on_stack(buffer):
             size = byte_size(buffer)
@@ -252,7 +287,10 @@ class KernelWriter(Writer):
         if stmt.data is data:
             return
         const = "" if data in self._written or not isinstance(stmt.data, tir.Var) else "const "
-        type = const + _declared(memory_type(stmt.buffer.dtype, stmt.span))
+        own = memory_type(stmt.buffer.dtype, stmt.span)
+        bases = [self._memory[v] for v in find(stmt.data, tir.Var) if v in self._memory]
+        self._declare(data, own, bases[0] if bases else None)
+        type = const + _declared(own)
         source = ex.text(self, fallible.lift(self, stmt.data), UNARY)
         name = self.define(data, stmt.buffer.name)
         self.lines.add(f"{type}*{name} = ({type}*)({const}void *){source};", name)

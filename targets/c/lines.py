@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 INDENT = "    "
 
 
+_WIDTH = 110  # characters of a line with a list that is broken at commas
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -55,3 +56,14 @@ class Lines:
                 used.add(name)
                 todo += by_variable.get(name, ())
         return [text for text, variable in self._lines if variable is None or variable in used], used
+
+
+def wrapped(head: str, items: Sequence[str], tail: str) -> list[str]:
+    """Return `head`, items with commas, and `tail` in lines that are not too long where there are several items."""
+    lines = [head]
+    for number, item in enumerate(items):
+        text = item + (", " if number < len(items) - 1 else tail)
+        if len(lines[-1]) + len(text) > _WIDTH and lines[-1].strip() and number > 0:
+            lines.append(f"{INDENT}{INDENT}")
+        lines[-1] += text
+    return [line.rstrip() for line in lines]

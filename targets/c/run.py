@@ -11,6 +11,7 @@ from mlcc.targets.c import host_helpers, packed
 from mlcc.targets.c.context import Shared
 from mlcc.targets.c.dtypes import is_narrow_float, memory_type, register_type, suffix
 from mlcc.targets.c.host_writer import CheckedSizes, HostWriter
+from mlcc.targets.c.lines import wrapped
 from mlcc.targets.plan.prim import offset_bytes
 from mlcc.targets.plan.steps import (
     Branch,
@@ -222,7 +223,7 @@ class _Run:
                 offset = step.workspace.root().offset
                 assert offset is not None
                 args.append(f"{'room'} + {w.size(offset, PRODUCT)}")
-        self._call(f"{kernel.name}({', '.join(args)})", kernel.fails)
+        self._call("\n".join(wrapped(f"{kernel.name}(", args, ")")), kernel.fails)
 
     def _call(self, call: str, fails: bool) -> None:
         """Print a call, and the return of its error code."""

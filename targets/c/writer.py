@@ -48,3 +48,7 @@ class Writer:
         from mlcc.targets.c.expressions import index as index_text
 
         return f"{self.name(buffer.data)}[{index_text(self, index)}]"
+
+    def loaded(self, buffer: tir.Buffer, index: tir.Expr) -> str:
+        """Print the value of an element of a buffer, in its memory type."""
+        return self.element(buffer, index)

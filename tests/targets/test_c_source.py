@@ -14,6 +14,8 @@ from mlcc.interp import run_function, run_prim_func
 from mlcc.ir import relax, tir
 from tests.generate import graphs
 from tests.generate.functions import prim_func
+from tests.ops import numbers
+from tests.ops.cases import Mine
 from tests.passes.arguments import arguments as graph_arguments
 from tests.passes.arguments import leaves
 from tests.targets.arguments import arguments, assert_alike, duplicate
@@ -129,3 +131,18 @@ def test_a_source_compiles_with_its_header_before_it(tmp_path: object) -> None:
 
 def test_two_builds_give_the_same_bytes() -> None:
     assert source(mlcc.parse(MLP)).emit() == source(mlcc.parse(MLP)).emit()
+
+
+@pytest.mark.parametrize("batch", range(6))
+def test_operators_match_their_references(batch: int, all_cases: bool) -> None:
+    """Calls of operators: one in twelve of them, all with --all-cases."""
+    for case in numbers.CASES[batch :: 6 if all_cases else 72]:
+        side = Mine()
+        module = side.module(case)
+        inputs = numbers.arrays(case, side.params)
+        wanted = leaves(run_function(module, "main", inputs))
+        for a, b in zip(leaves(load(source(module))["main"](*inputs)), wanted, strict=True):
+            half = any(x.dtype == np.float16 for x in (*inputs, b))
+            tolerance = 0 if not np.issubdtype(b.dtype, np.floating) else 4e-3 if half else 2e-5
+            assert a.shape == b.shape and a.dtype == b.dtype, case
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=str(case))
