@@ -7,10 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mlcc
-from tests.targets.c_source import FLAGS, source
+from tests.targets.c_source import FLAGS, load, source
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
@@ -158,3 +159,33 @@ def model_f(A: T.Buffer((2,), "float32")):
     artifact.save(tmp_path / "other.c")
     with pytest.raises(mlcc.CompileError, match="E0750"):
         artifact.save(tmp_path / "model.c")
+
+
+def test_packed_functions_get_tensors_scalars_and_texts() -> None:
+    module = mlcc.parse("""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def kernel(A: T.Buffer((2, 3), "float32"), B: T.Buffer((2, 3), "float32")):
+        for i, j in T.grid(2, 3):
+            B[i, j] = A[i, j] + T.float32(1)
+        T.call_packed("test.c_source.look", B, T.float32(2.5), T.int32(-3), "h\\u00e9llo")
+
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32")):
+        cls = Module
+        y = R.call_tir(cls.kernel, (x,), out_sinfo=R.Tensor((2, 3), "float32"))
+        return R.call_dps_packed("test.c_source.double", (y,), R.Tensor((2, 3), "float32"))
+""")
+    seen: list[object] = []
+    mlcc.register_func("test.c_source.look", lambda *args: seen.extend(np.array(a) for a in args))
+
+    @mlcc.register_func("test.c_source.double")
+    def double(y: np.ndarray, out: np.ndarray) -> None:
+        np.multiply(y, 2, out=out)
+
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    np.testing.assert_array_equal(load(source(module))["main"](x), (x + 1) * 2)
+    tensor, real, whole, text = seen
+    np.testing.assert_array_equal(tensor, x + 1)
+    assert real == 2.5 and whole == -3 and np.asarray(text).tobytes().decode() == "h\u00e9llo"
