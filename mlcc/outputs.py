@@ -44,6 +44,7 @@ class Kind(NamedTuple):
 # the formats of generated code
 OBJECT = Kind("obj", "an object", (".o", ".obj"), is_binary=True, runs=True)
 SHARED = Kind("shared", "a shared library", (".so",), is_binary=True, runs=True)
+STATIC = Kind("static", "a static library", (".a",), is_binary=True, runs=True)
 ASSEMBLY = Kind("asm", "assembly", (".s",))
 LLVM_IR = Kind("llvm-ir", "LLVM IR", (".ll",))
 PTX = Kind("ptx", "PTX", (".ptx",), runs=True, has_data_beside=True)
@@ -55,7 +56,7 @@ C_SOURCE = Kind("c", "C source", (".c",))
 KINDS = {
     kind.name: kind
     for kind in (
-        OBJECT, SHARED, ASSEMBLY, LLVM_IR, PTX, ARCHIVE, CUDA_C, METAL, C_SOURCE,
+        OBJECT, SHARED, STATIC, ASSEMBLY, LLVM_IR, PTX, ARCHIVE, CUDA_C, METAL, C_SOURCE,
         Kind("header", "a C header", (".h", ".hh", ".hpp", ".hxx", ".inc")),
         Kind("arrays", "arrays", SUFFIXES, is_binary=True),
         Kind("results", "arrays", (*SUFFIXES, ".npy"), is_binary=True),
@@ -69,14 +70,14 @@ KINDS = {
 }  # fmt: skip
 # suffixes of files that people or other tools write, but mlcc never does
 _FOREIGN_SUFFIX_LIST = (
-    ".a .bc .bib .bz2 .c++ .cc .cfg .cmake .conf .cpp .csv .cuh .cxx .d .db .dll .doc .docx .dylib "
+    ".bc .bib .bz2 .c++ .cc .cfg .cmake .conf .cpp .csv .cuh .cxx .d .db .dll .doc .docx .dylib "
     ".exe .f .f90 .gguf .go .gz .h5 .hdf5 .hs .html .inl .ini .ipynb .jar .java .jl .jpeg .jpg .js .json "
     ".jsonl .py .kt .lark .lock .lua .m .mat .md .mk .ml .mlir .mm .npy .onnx .parquet .pb .pdf .pickle .pkl "
     ".pl .png .proto .pt .pt2 .pth .pyc .pyi .pyx .r .rb .rs .rst .scala .sh .sql .svg "
     ".swift .tar .tex .tflite .toml .ts .tsv .v .wasm .xls .xlsx .xml .xz .yaml .yml .zip .zst"
 )
 _FOREIGN_SUFFIXES = frozenset(_FOREIGN_SUFFIX_LIST.split())
-_WITHOUT_DATA_FILE = frozenset((*SUFFIXES, ".mls", ".o", ".so", ".mlca", ".onnx", ".pt2"))
+_WITHOUT_DATA_FILE = frozenset((*SUFFIXES, ".mls", ".o", ".so", ".a", ".mlca", ".onnx", ".pt2"))
 _DATA_REFERENCE = re.compile(rb"\bdata\(|\bmeta(?:data)?\[|^// mlcc plan: .*\"sha256\"", re.MULTILINE)
 _DATA_FILE = re.compile(rb"^# mlcc\.data-file (\S+)|^// mlcc plan: .*\"data\": \"([^\"]+)\"", re.MULTILINE)
 _VERSIONED_LIBRARY = re.compile(r"\.so(\.\d+)+$")
@@ -86,6 +87,12 @@ _MARK = "mlcc: constants of a {} file"
 def suffix_of(path: str) -> str:
     """Return the suffix in lower case; `.so` for `libm.so.1`."""
     return ".so" if _VERSIONED_LIBRARY.search(path) else os.path.splitext(path)[1].lower()
+
+
+def symbol_prefix(path: str) -> str:
+    """Return what the C symbols of an output start with unless told: its name without suffix, nor `lib` in `libm.a`."""
+    stem, suffix = os.path.splitext(os.path.basename(path))
+    return stem[3:] if suffix == ".a" and stem.startswith("lib") and len(stem) > 3 else stem
 
 
 def kind_of(path: str, among: Iterable[Kind], default: Kind, option: str = "--emit") -> Kind:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlcc.errors import LoadError, error
-from mlcc.runtime import elf, externs, machine, manifest, threads
+from mlcc.runtime import elf, externs, machine, manifest, static_library, threads
 from mlcc.runtime.abi import MANIFEST_LINE, ZIP_START
 from mlcc.runtime.dlerror import loader_message
 from mlcc.runtime.executable import Executable
@@ -46,11 +46,11 @@ class Content(NamedTuple):
 def load(
     artifact: Any, allow_extern: tuple[str, ...] | list[str] = (), device: Device | Maker | None = None
 ) -> Executable:
-    """Load an artifact: a path to an object, shared library, .ptx or .mlca, its bytes, or what `mlcc.build` returned.
+    """Load an artifact: a path to an object, library, .ptx or .mlca, its bytes, or what `mlcc.build` returned.
 
-    `allow_extern` names C symbols beyond libm that it may use; they must be in the process. A launch plan runs on
-    `device`, or on the one that `device` makes for it; by default on the process's current CUDA device. Raises
-    LoadError, for an artifact of another machine MachineError.
+    Of a static library it is the member with a manifest. `allow_extern` names C symbols beyond libm that it may use;
+    they must be in the process. A launch plan runs on `device`, or on the one that `device` makes for it; by default on
+    the process's current CUDA device. Raises LoadError, for an artifact of another machine MachineError.
     """
     content = content_of(artifact)
     try:
@@ -64,7 +64,7 @@ def content_of(artifact: Any) -> Content:
     if isinstance(artifact, Content):
         return artifact
     if isinstance(artifact, (bytes, bytearray, memoryview)):
-        return Content(bytes(artifact))
+        return _unpacked(Content(bytes(artifact)))
     if isinstance(artifact, (str, os.PathLike)):
         return _content_at(os.fspath(artifact))
     if hasattr(artifact, "emit"):
@@ -74,7 +74,7 @@ def content_of(artifact: Any) -> Content:
 
 def is_loadable(start: bytes) -> bool:
     """Return True if a file that begins so, with one byte or more, is likely an artifact, and no text."""
-    marks = (elf.MAGIC, *(mark[:4] for mark in _PLANS))
+    marks = (elf.MAGIC, static_library.MAGIC[:4], *(mark[:4] for mark in _PLANS))
     return bool(start) and any(start[:4] == mark[: len(start)] for mark in marks)
 
 
@@ -103,7 +103,14 @@ def _content_at(path: str) -> Content:
         file = open_large(path)
     except (OSError, ValueError):
         file = None  # reading it says what is wrong
-    return Content(b"", path, file) if file is not None else Content(read_file(path), path)
+    return Content(b"", path, file) if file is not None else _unpacked(Content(read_file(path), path))
+
+
+def _unpacked(content: Content) -> Content:
+    """Return the artifact in a static library; any other content as it is. Raises LoadError."""
+    if not content.data.startswith(static_library.MAGIC):
+        return content
+    return content._replace(data=static_library.artifact_in(content.data))
 
 
 def read_file(path: str) -> bytes:

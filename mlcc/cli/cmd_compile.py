@@ -73,7 +73,7 @@ def command(
     with the functions of the object.
     """
     from mlcc.files import Content
-    from mlcc.outputs import Outputs
+    from mlcc.outputs import Outputs, symbol_prefix
     from mlcc.passes.manage.compile_times import CompileTimes
     from mlcc.progress import listening
 
@@ -94,7 +94,7 @@ def command(
     outputs.write(data, "--data", "npz")
     outputs.check()
     if prefix is None:
-        stem = os.path.splitext(os.path.basename(output if output != "-" else file))[0]
+        stem = symbol_prefix(output if output != "-" else file)
         prefix = stem if stem != "-" else "mlcc"
     contents: dict[str, Content]
     observers = dump_observers(None, dump_after, dump_dir, False, outputs.save_unnamed)

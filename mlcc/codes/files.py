@@ -62,7 +62,7 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0012": (
         "the suffix does not fit the output",
-        "The suffix of an output states its format: .o, .so, .s, .ll, .ptx, .mlca, .cu, .metal, .h, .npz, "
+        "The suffix of an output states its format: .o, .so, .a, .s, .ll, .ptx, .mlca, .cu, .metal, .h, .npz, "
         ".safetensors, .mlc, .mls. An object is never written to a .mlc or .c file, which is likely a source. For "
         "other suffixes, name the format with --emit (in Python: `emit=`).",
     ),

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from mlcc.errors import CompileError, error
 from mlcc.files import Content, byte_chunks, write_files
 from mlcc.ir.tensor_data import TensorData
-from mlcc.outputs import Outputs, check_suffix, kind_of
+from mlcc.outputs import Outputs, check_suffix, kind_of, symbol_prefix
 from mlcc.runtime.abi import (
     ALIGNMENT,
     CONSTANTS_SECTION,
@@ -27,9 +27,11 @@ from mlcc.targets.llvm.codegen.context import CONSTANTS, constants_declaration
 from mlcc.targets.llvm.codegen.native_functions import Natives
 from mlcc.targets.llvm.object.compile import Compiled, Machine, assembly, linked_ir
 from mlcc.targets.llvm.object.link import shared_library
+from mlcc.targets.llvm.object.merge import merge_objects
 from mlcc.targets.llvm.object.native import compile_with
 from mlcc.targets.llvm.object.objfile import Buffer, Definition, NewSection, finish
 from mlcc.targets.llvm.object.passes import Code
+from mlcc.targets.llvm.object.static_library import Member, defined_symbols, static_library
 from mlcc.targets.llvm.object.units import Unit, UnitCompiler
 from mlcc.targets.plan.exports import c_identifier
 from mlcc.targets.plan.header import c_header
@@ -111,7 +113,7 @@ class ObjectArtifact(Artifact):
     def _prefix(self, path: str | None) -> str:
         if self.prefix is not None:
             return c_identifier(self.prefix)
-        return "mlcc" if path is None else c_identifier(os.path.splitext(os.path.basename(path))[0])
+        return "mlcc" if path is None else c_identifier(symbol_prefix(path))
 
     def _facts(self, prefix: str) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads(json.dumps(self.facts).replace(PLACEHOLDER_PREFIX, prefix))
@@ -122,6 +124,8 @@ class ObjectArtifact(Artifact):
             raise CompileError(error("E0755", f"cannot write `{kind}`", help=f"known are {', '.join(KINDS)}"))
         if kind == "obj":
             return self._object(prefix)
+        if kind == "static":
+            return self._static_library(prefix)
         if kind == "shared":
             return [shared_library(self._object(prefix, for_runtime=True), self.machine.triple)]
         text = self._text(kind)
@@ -130,8 +134,30 @@ class ObjectArtifact(Artifact):
         head = f"{comment} mlcc manifest: {manifest}\n"
         return [head.encode(), text.replace(PLACEHOLDER_PREFIX, prefix).encode()]
 
-    def _object(self, prefix: str, for_runtime: bool = False) -> list[Buffer]:
-        """Return the object; the functions that only the runtime calls are hidden, unless it is `for_runtime`."""
+    def _static_library(self, prefix: str) -> list[Buffer]:
+        """Return a static library: the object without the functions that allocate, and these in a member of their own.
+
+        So a program that calls only others, `f_ws` in place of `f`, needs no allocator.
+        """
+        self.compile()
+        separate = [unit.obj for unit in self.units if unit.is_separate and unit.obj]
+        rest = [unit.obj for unit in self.units if not unit.is_separate and unit.obj]
+        if not separate:
+            return static_library([_member(f"{prefix}.o", self._object(prefix))])
+        objects = [
+            _member(f"{prefix}.o", self._object(prefix, code=merge_objects(list(dict.fromkeys(rest))))),
+            _member(
+                f"{prefix}_alloc.o",
+                finish(merge_objects(separate), [], {}, lambda name: name.replace(PLACEHOLDER_PREFIX, prefix)),
+            ),
+        ]
+        return static_library(objects)
+
+    def _object(self, prefix: str, for_runtime: bool = False, code: bytes = b"") -> list[Buffer]:
+        """Return the object; the functions that only the runtime calls are hidden, unless it is `for_runtime`.
+
+        `code` takes the place of all the code.
+        """
         self.compile()
         sections: list[NewSection] = []
         define: dict[str, Definition] = {}
@@ -142,9 +168,11 @@ class ObjectArtifact(Artifact):
         facts = json.dumps({**self._facts(prefix), "checksum": "00000000"}).encode() + b"\0"
         sections.append(NewSection(MANIFEST_SECTION, 0, 1, (facts,)))
         inner = set() if for_runtime else self._runtime_symbols(prefix)
-        return finish(
-            self._code, sections, define, lambda name: name.replace(PLACEHOLDER_PREFIX, prefix), inner.__contains__
-        )
+
+        def rename(name: str) -> str:
+            return name.replace(PLACEHOLDER_PREFIX, prefix)
+
+        return finish(code or self._code, sections, define, rename, inner.__contains__)
 
     def _runtime_symbols(self, prefix: str) -> set[str]:
         """Return the symbols that only the runtime calls, which finds hidden ones too."""
@@ -184,3 +212,8 @@ class ObjectArtifact(Artifact):
         content = b"".join(self._constant_pieces()).hex().upper()
         escaped = "".join(f"\\{content[at : at + 2]}" for at in range(0, len(content), 2))
         return f'@{CONSTANTS} = hidden constant [{len(content) // 2} x i8] c"{escaped}", align {ALIGNMENT}'
+
+
+def _member(name: str, pieces: Sequence[Buffer]) -> Member:
+    """Return an object as a member of a static library."""
+    return Member(name, pieces, tuple(defined_symbols(b"".join(pieces))))

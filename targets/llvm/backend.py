@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlcc.backends import Backend, LazyFunction
 from mlcc.machine.target import LlvmTarget
-from mlcc.outputs import ASSEMBLY, LLVM_IR, OBJECT, SHARED
+from mlcc.outputs import ASSEMBLY, LLVM_IR, OBJECT, SHARED, STATIC
 from mlcc.passes.manage.levels import FOLDED, FUSED_DECODING, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
 
 _SCHEDULED = (
@@ -28,7 +28,7 @@ BACKEND = Backend(
     lower_names=("lower-loops",),
     lower_options=LazyFunction("mlcc.passes.lowering.options:cpu_lower_options"),
     compile=LazyFunction("mlcc.targets.llvm.module:compile_module"),
-    outputs=(OBJECT, SHARED, ASSEMBLY, LLVM_IR),
+    outputs=(OBJECT, SHARED, STATIC, ASSEMBLY, LLVM_IR),
     loadable=OBJECT,
     header=LazyFunction("mlcc.targets.plan.header:c_header"),
     regroups=True,

@@ -54,10 +54,12 @@ class KernelUnits:
         """Close all units, and add the units of helpers and host code."""
         for code in tuple(self._open):
             self._close(code)
-        helpers, host = self._module.rest()
+        helpers, host, separate = self._module.rest()
         if "\ndefine" in helpers:
             self._compiler.add(Unit((), helpers, Code.HOST))
         self._compiler.add(Unit((), host, Code.HOST))
+        if separate:
+            self._compiler.add(Unit((), separate, Code.HOST, is_separate=True))
 
     def _close(self, code: Code) -> None:
         unit = self._open.pop(code)

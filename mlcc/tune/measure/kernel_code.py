@@ -161,7 +161,7 @@ class _Emission:
             functions = [f for f in self.text.functions if f.scalar_loops == (code is Code.LOOPS)]
             if functions:
                 units.append((self._with_entries(functions, entries), code))
-        helpers, _ = self.text.rest()
+        helpers, _, _ = self.text.rest()
         return [*units, (helpers, Code.HOST)] if "\ndefine" in helpers else units
 
     def _with_entries(self, functions: Sequence[FunctionText], entries: Mapping[str, str]) -> str:

@@ -148,9 +148,9 @@ class ModuleText:
         """
         return self._complete([f.text("hidden") for f in functions], {global_name(f.symbol) for f in functions})
 
-    def rest(self) -> tuple[str, str]:
+    def rest(self) -> tuple[str, str, str]:
         """The modules of what no kernel owns: shared helpers that use nothing of this module, so that most modules have
-        the same ones, and the functions for the program with the other helpers."""
+        the same ones; the functions for the program with the other helpers; and those that are separate."""
         fixed: dict[str, str] = {}
         roots: list[str] = []
         for symbol, text in self._helpers.items():
@@ -162,8 +162,13 @@ class ModuleText:
             elif is_shared or not text.startswith("define internal"):
                 roots.append(text)
         texts = [text for _, text in sorted(fixed.items())]
-        roots += [f.text() for f in self.functions if not f.owner]
-        return self._complete(texts, _defined(texts)), self._complete(roots, _defined(roots))
+        unowned = [f for f in self.functions if not f.owner]
+        roots += [f.text() for f in unowned if not f.is_separate]
+        separate = [f.text() for f in unowned if f.is_separate]
+        return (
+            self._complete(texts, _defined(texts)), self._complete(roots, _defined(roots)),
+            self._complete(separate, _defined(separate)) if separate else "",
+        )  # fmt: skip
 
     def _complete(self, texts: list[str], inside: set[str]) -> str:
         """The text of a module of definitions; `inside` names what they define."""
@@ -267,6 +272,7 @@ class FunctionText:
         self.module = module
         self.symbol = symbol
         self.owner = module.owner
+        self.is_separate = False  # whether a static library has it in a member of its own
         self.scalar_loops = False  # whether an innermost loop has no vectors: one that LLVM may vectorize
         self.ret_type = ret
         self._attrs = attrs
@@ -519,8 +525,12 @@ class FunctionText:
         return 50 * len(self._lines)
 
     def declaration(self) -> str:
-        """Return the declaration with which another module of the object refers to the function, as `hidden`."""
-        return f"declare hidden {self.ret_type} {global_name(self.symbol)}({self._signature}) {self._attrs}".rstrip()
+        """Return the declaration with which another module of the object refers to the function.
+
+        It is `hidden` unless the function is exported: what is hidden becomes local when modules are linked.
+        """
+        hidden = "hidden " if self._linkage else ""
+        return f"declare {hidden}{self.ret_type} {global_name(self.symbol)}({self._signature}) {self._attrs}".rstrip()
 
     def text(self, linkage: str | None = None) -> str:
         """The definition, with another linkage if one is given."""

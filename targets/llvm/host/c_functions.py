@@ -111,6 +111,7 @@ class _CFunctions:
         module = fn.module
         malloc = module.declare("malloc", "ptr", ["i64"])
         free = module.declare("free", "void", ["ptr"])
+        fn.is_separate = True  # a program that has no allocator calls `f_ws`
         raw = fn.call("ptr", malloc, [fn.binary("add", size, integer("i64", ALIGNMENT))])
         failed, allocated = fn.label("none"), fn.label("some")
         fn.cond_br(fn.icmp("eq", raw, NULL), failed, allocated)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mlcc.files import release_pages
 from mlcc.runtime import elf
+from mlcc.runtime.abi import MANIFEST_SECTION
 from mlcc.runtime.elf import HEADER, SECTION_HEADER, SYMBOL
 from mlcc.runtime.manifest import checksum_offset
 
@@ -58,7 +59,7 @@ def finish(
     obj: bytes, sections: Sequence[NewSection], define: Mapping[str, Definition], rename: Callable[[str], str],
     hidden: Callable[[str], bool] = lambda name: False,
 ) -> Pieces:  # fmt: skip
-    """Add sections, define and rename symbols, and fill in the checksum of the manifest.
+    """Add sections, define and rename symbols, and fill in the checksum of the manifest, if there is one.
 
     Symbols whose new names are `hidden` are seen by the other objects of a program or library, not outside of it.
     """
@@ -93,7 +94,7 @@ def finish(
     pieces.append(b"".join(headers))
     fields[6], fields[12], fields[13] = at, len(headers), strings.index
     HEADER.pack_into(code, 0, *fields)
-    return _with_checksum(pieces)
+    return _with_checksum(pieces) if any(s.name == MANIFEST_SECTION for s in sections) else pieces
 
 
 class StringTable:

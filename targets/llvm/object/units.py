@@ -30,7 +30,8 @@ JOBS = "MLCC_JOBS"
 class Unit:
     """A complete LLVM module, the kernels in it, and the result of its compilation.
 
-    `compilation` is the CPU time of LLVM in seconds; 0 for a cached object (`known`).
+    `compilation` is the CPU time of LLVM in seconds; 0 for a cached object (`known`). `is_separate`: a static library
+    has it in a member of its own, so that programs that do not call it do not get what it needs.
     """
 
     kernels: tuple[str, ...]
@@ -38,6 +39,7 @@ class Unit:
     code: Code
     compilation: float = 0.0
     known: bool = False
+    is_separate: bool = False
     obj: bytes = field(default=b"", repr=False)
 
 
