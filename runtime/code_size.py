@@ -17,12 +17,20 @@ _LEAST = ".least"  # ends the symbol of a version for the object's own CPU
 @dataclass(frozen=True)
 class CodeSize:
     """Bytes: of all machine code, of each kernel with its parallel parts and its versions for several CPUs, of
-    read-only data besides the model's constants, and of writable data. `kernels` is None without a symbol table."""
+    read-only data besides the model's constants, of initialized data, and of memory that starts as zeros. `kernels` and
+    `imports`, the symbols that it takes from outside, are None without a symbol table."""
 
     code: int
     kernels: dict[str, int] | None
     read_only: int
-    writable: int
+    data: int
+    zeros: int
+    imports: tuple[str, ...] | None
+
+    @property
+    def writable(self) -> int:
+        """Return the bytes of writable memory."""
+        return self.data + self.zeros
 
     @property
     def rest(self) -> int:
@@ -37,17 +45,20 @@ def code_size(data: elf.Data, version_cpus: Sequence[str] = ()) -> CodeSize:
     """
     sections = elf.read_sections(data)
     apart = (CONSTANTS_SECTION, FAR_CONSTANTS_SECTION)
-    code = read_only = writable = 0
+    code = read_only = data_bytes = zeros = 0
     for section in sections:
         if section.flags & elf.EXECINSTR:
             code += section.size
         elif section.flags & elf.ALLOC and section.name not in apart:
-            is_writable = bool(section.flags & elf.WRITE)
-            writable += section.size * is_writable
-            read_only += section.size * (not is_writable)
+            if not section.flags & elf.WRITE:
+                read_only += section.size
+            elif section.type == elf.NOBITS:
+                zeros += section.size
+            else:
+                data_bytes += section.size
     table = next((s for s in sections if s.type == elf.SYMTAB), None)
     if table is None or table.link >= len(sections):
-        return CodeSize(code, None, read_only, writable)
+        return CodeSize(code, None, read_only, data_bytes, zeros, None)
     kernels: dict[str, int] = {}
     suffixes = ["_" + re.sub(r"\W", "_", cpu) for cpu in version_cpus]
     for name, size in _functions(data, table, sections[table.link]):
@@ -57,14 +68,26 @@ def code_size(data: elf.Data, version_cpus: Sequence[str] = ()) -> CodeSize:
             suffix = next((s for s in suffixes if kernel.endswith(s)), "")
             kernel = kernel.removesuffix(suffix)
             kernels[kernel] = kernels.get(kernel, 0) + size
-    return CodeSize(code, kernels, read_only, writable)
+    imports = tuple(sorted(_imports(data, table, sections[table.link])))
+    return CodeSize(code, kernels, read_only, data_bytes, zeros, imports)
+
+
+def _imports(data: elf.Data, table: elf.Section, names: elf.Section) -> Iterator[str]:
+    """Yield the names of the undefined symbols."""
+    strings = elf.Strings(data, names.offset, names.size)
+    for name_at, info, _, section, _, _ in _symbols(data, table):
+        if section == elf.UNDEFINED and info >> 4 != elf.LOCAL and name_at:
+            yield strings.at(name_at).partition("@")[0]
+
+
+def _symbols(data: elf.Data, table: elf.Section) -> Iterator[tuple[int, ...]]:
+    whole = table.size - table.size % elf.SYMBOL.size
+    return elf.SYMBOL.iter_unpack(bytes(memoryview(data)[table.offset : table.offset + whole]))
 
 
 def _functions(data: elf.Data, table: elf.Section, names: elf.Section) -> Iterator[tuple[str, int]]:
     """Yield the name and size of each defined function."""
     strings = elf.Strings(data, names.offset, names.size)
-    whole = table.size - table.size % elf.SYMBOL.size
-    for fields in elf.SYMBOL.iter_unpack(bytes(memoryview(data)[table.offset : table.offset + whole])):
-        name_at, info, _, section, _, size = fields
+    for name_at, info, _, section, _, size in _symbols(data, table):
         if info & 0xF == elf.FUNC and section != elf.UNDEFINED and size:
             yield strings.at(name_at), size

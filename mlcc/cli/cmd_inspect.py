@@ -14,8 +14,8 @@ import click
 def command(file: str, as_json: bool) -> int:
     """Show the contents and requirements of an artifact from its manifest, without loading or running it.
 
-    For code of a CPU this includes the bytes of each kernel's code, of constants and of workspaces; for GPU kernels
-    registers and spills, if ptxas is installed.
+    For code of a CPU this includes the bytes of each kernel's code, of constants, data and workspaces, and the symbols
+    that it needs from outside; for GPU kernels registers and spills, if ptxas is installed.
     """
     from mlcc.cli.options import artifact_source
 
@@ -52,7 +52,7 @@ def add_tool_findings(source: str | bytes, manifest: dict[str, Any]) -> None:
 
 
 def add_code_size(source: str | bytes, manifest: dict[str, Any]) -> None:
-    """Add `code` to the manifest of an object or shared library: the bytes of its kernels, other code, and data."""
+    """Add `code` to the manifest of an object or library: the bytes of its kernels, other code, and data; imports."""
     from mlcc.runtime.code_size import code_size
     from mlcc.runtime.loader import content_of
 
@@ -61,7 +61,8 @@ def add_code_size(source: str | bytes, manifest: dict[str, Any]) -> None:
     size = code_size(content.data if content.file is None else content.file.data, versions)
     manifest["code"] = {
         "bytes": size.code, "kernels": size.kernels, "other_bytes": None if size.kernels is None else size.rest,
-        "read_only_data_bytes": size.read_only, "writable_data_bytes": size.writable,
+        "read_only_data_bytes": size.read_only, "writable_data_bytes": size.writable, "data_bytes": size.data,
+        "bss_bytes": size.zeros, "imports": None if size.imports is None else list(size.imports),
     }  # fmt: skip
 
 
@@ -75,8 +76,11 @@ def format_code(code: dict[str, Any]) -> list[str]:
         if code["kernels"] is None
         else (f" ({sum(kernels.values())} in kernels, {code['other_bytes']} in entry points, checks and helpers)")
     )
-    read_only, writable = code["read_only_data_bytes"], code["writable_data_bytes"]
-    return [*lines, f"code: {code['bytes']} bytes{parts}; read-only data {read_only}, writable data {writable} bytes"]
+    sizes = f"read-only data {code['read_only_data_bytes']}, data {code['data_bytes']}, bss {code['bss_bytes']} bytes"
+    lines.append(f"code: {code['bytes']} bytes{parts}; {sizes}")
+    if code["imports"] is not None:
+        lines.append(f"needs from outside: {', '.join(code['imports']) or 'nothing'}")
+    return lines
 
 
 def format_workspace(raw: Any, symbol: str | None) -> str:

@@ -72,7 +72,18 @@ def test_totals_are_those_of_size(mlcc: Tool) -> None:
     rodata = sum(n for name, n in sections.items() if name.startswith(".rodata"))
     assert found["constants"]["bytes"] >= 4 * 64 * 96
     assert found["code"]["read_only_data_bytes"] == rodata - found["constants"]["bytes"]
-    assert found["code"]["writable_data_bytes"] == sum(sections.get(name, 0) for name in (".bss", ".data"))
+    assert found["code"]["bss_bytes"] == sections.get(".bss", 0) > 0
+    assert found["code"]["data_bytes"] == sections.get(".data", 0)
+    assert found["code"]["writable_data_bytes"] == sections.get(".bss", 0) + sections.get(".data", 0)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm{freestanding=true}", "llvm{triple=riscv64-unknown-elf}"])
+def test_imports_are_those_of_nm(mlcc: Tool, target: str) -> None:
+    mlcc("compile", "bound.mlc", "-t", target, "-o", "net.o")
+    listed = subprocess.run(["nm", "-u", "net.o"], capture_output=True, text=True, check=True).stdout
+    needed = sorted(line.split()[-1] for line in listed.splitlines())
+    assert json.loads(mlcc("inspect", "net.o", "--json"))["code"]["imports"] == needed
+    assert f"needs from outside: {', '.join(needed)}" in mlcc("inspect", "net.o")
 
 
 def test_sizes_as_text(mlcc: Tool) -> None:
