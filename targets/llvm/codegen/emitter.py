@@ -16,7 +16,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.intrinsics import Cost, called
 from mlcc.ir.node import children
-from mlcc.targets.llvm.codegen import arith, calls, casts, memory, outline, sanitized, statements
+from mlcc.targets.llvm.codegen import arith, bit_fields, calls, casts, memory, outline, sanitized, statements
 from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext
 from mlcc.targets.llvm.codegen.error_numbers import FAULT, add_fault
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
@@ -258,6 +258,10 @@ def _fast_math_flags(options: EmitOptions) -> str:
     return " contract" if options.contract else ""
 
 
+def _cast(e: Emitter, node: tir.Cast) -> Value:
+    return bit_fields.to_float(e, node) or casts.cast_node(e, node)
+
+
 _INDEX_OPS: dict[type, str] = {tir.Add: "add nsw", tir.Sub: "sub nsw", tir.Mul: "mul nsw"}
 
 
@@ -271,7 +275,7 @@ _EXPRESSIONS: dict[type, Callable[[Emitter, Any], Value]] = {
     tir.And: arith.logical, tir.Or: arith.logical, tir.Not: arith.logical_not,
     tir.Select: arith.select, tir.Let: arith.let,
     tir.Ramp: arith.ramp, tir.Broadcast: arith.broadcast, tir.Shuffle: arith.shuffle,
-    tir.Cast: casts.cast_node, tir.BufferLoad: memory.load, tir.Call: calls.call,
+    tir.Cast: _cast, tir.BufferLoad: memory.load, tir.Call: calls.call,
 }  # fmt: skip
 
 _STATEMENTS: dict[type, Callable[[Emitter, Any], None]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import Node
@@ -19,6 +20,8 @@ from mlcc.targets.llvm.codegen.types import memory_type
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
+
+WORD = 4  # bytes
 
 
 def _index_of(buffer: tir.Buffer, indices: tuple[tir.Expr, ...], node: Node) -> tir.Expr:
@@ -167,6 +170,26 @@ def _load_strided(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int) 
         gathered = fn.op(type, f"shufflevector {gathered}, {run}, <{lanes} x i32> <{', '.join(shuffle)}>")
         done = end
     return gathered
+
+
+def load_words(e: Emitter, node: tir.BufferLoad) -> tuple[Value, int] | None:
+    """Load the words of 4 bytes in which a load at a stride of 4 finds its bytes; return them and the bytes' first bit.
+
+    Return None for another load, or one whose words may lie beyond the buffer.
+    """
+    buffer, index = node.buffer, node.indices[0] if len(node.indices) == 1 else None
+    if not isinstance(index, tir.Ramp) or tir.const_int(index.stride) != WORD or buffer.dtype.bits != 8:
+        return None
+    size = tir.const_int(buffer.shape[0])
+    if buffer.dtype.lanes > 1 or buffer.strides or size is None or size % WORD or _mask(e, index.lanes) is not None:
+        return None
+    coefficient, first = Analyzer().modular_set(index.base)
+    if coefficient % WORD:
+        return None
+    first, start = first % WORD, e.index(index.base)
+    if first:
+        start = e.fn.binary("sub nsw", start, integer("i64", first))
+    return e.fn.load(vector("i32", index.lanes), _element_address(e, buffer, start), buffer.dtype.bytes), 8 * first
 
 
 def _masked_load_strided(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int, mask: Value) -> Value:
