@@ -12,19 +12,22 @@ from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, match_contraction
 from mlcc.passes.auto_schedule.inlining import inline_all_but
 from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
-from mlcc.passes.auto_schedule.nests import PIECES_PER_CORE, is_worth_parallelizing, parallelize_outer
+from mlcc.passes.auto_schedule.nests import PIECES_PER_CORE, is_worth_parallelizing, parallelize_outer, spatial_nest
 from mlcc.passes.auto_schedule.products import element_lanes, read_index, schedule_others
 from mlcc.passes.schedule.handles import BlockRV
 
 # rows of the matrix decoded at a time: as many products are added before a sum is stored
 ROWS_AT_A_TIME = (8, 4, 2)
+WORD = 4  # bytes
+PANEL_ROW_BYTES = 128  # of the elements in a row of a panel
 
 
 def decoded(kernel: Kernel) -> str:
     """Schedule a product in blocks of columns: decode a few rows, then multiply them; see the module."""
     block, decoder, product = _match_decoded_product(kernel)
-    columns, rows = _block_columns(kernel, product), _decoded_rows(product)
-    sch = kernel.sch
+    sch, rows = kernel.sch, _decoded_rows(product)
+    packable = _packable(kernel, decoder, rows)
+    columns = _block_columns(kernel, product, packable)
     lanes = element_lanes(kernel, product)
     if product.extent(product.m) != 1:
         _pack_rows(kernel, block, product, rows, lanes)
@@ -36,6 +39,7 @@ def decoded(kernel: Kernel) -> str:
     row_group, decoded_row = sch.split(depth, [None, rows])
     other_loops = [loops[p] for p in range(len(loops)) if p != product.n and p not in product.k]
     sch.reorder(column_block, row_group, vector, *other_loops, decoded_row, lane)
+    _pack_encoded(kernel, decoder, packable, columns)
     sch.compute_at(decoder, vector)
     sch.set_scope(decoder, 0, "local")
     row, column = kernel.loops(decoder)[-2:]
@@ -76,6 +80,38 @@ def _pack_rows(kernel: Kernel, block: BlockRV, product: Contraction, rows: int, 
         )
 
 
+def _packable(kernel: Kernel, decoder: BlockRV, rows: int) -> dict[tir.Buffer, bool]:
+    """Return the constant matrices that the decoder reads along columns.
+
+    True: bytes that hold several elements of a column, four neighbours of which shall be a word, whose elements are
+    decoded together.
+    """
+    stage = kernel.stage(decoder)
+    row, column = len(stage.loops) - 2, len(stage.loops) - 1
+    packable = {}
+    for access in stage.accesses:
+        is_matrix = len(access.indices) == 2 and tir.const_int(stage.step(access, column)) == 1
+        if access.stored or not is_matrix or not kernel.is_constant(access.buffer):
+            continue
+        depth = tir.const_int(access.buffer.shape[0])
+        shares_bytes = access.buffer.dtype.bits == 8 and tir.const_int(stage.step(access, row)) is None
+        packable[access.buffer] = shares_bytes and depth is not None and depth % WORD == 0 and rows >= 2 * WORD
+    return packable
+
+
+def _pack_encoded(kernel: Kernel, decoder: BlockRV, packable: dict[tir.Buffer, bool], columns: int) -> None:
+    """Pack constants into panels of a block's columns, which are read from start to end."""
+    sch = kernel.sch
+    for buffer, in_words in packable.items():
+        copy = sch.cache_read(decoder, read_index(kernel, decoder, buffer), "global")
+        packed = kernel.stage(copy).block.writes[0].buffer
+        i, j = index_vars = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(packed.shape))
+        panel, place = c.floordiv(j, columns), c.floormod(j, columns)
+        indices = (panel, c.floordiv(i, WORD), place, c.floormod(i, WORD)) if in_words else (panel, i, place)
+        sch.transform_layout(decoder, ("read", read_index(kernel, decoder, packed)), tir.IndexMap(index_vars, indices))
+        kernel.say(spatial_nest(kernel, copy))
+
+
 def _match_decoded_product(kernel: Kernel) -> tuple[BlockRV, BlockRV, Contraction]:
     """Return the block of the only product, the block that decodes its right operand, and the contraction.
 
@@ -111,16 +147,20 @@ def _writes_operand(kernel: Kernel, block: BlockRV, product: Contraction) -> boo
     return any(store.buffer is product.rhs.buffer for store in kernel.stage(block).stores)
 
 
-def _block_columns(kernel: Kernel, product: Contraction) -> int:
+def _block_columns(kernel: Kernel, product: Contraction, packable: dict[tir.Buffer, bool]) -> int:
     """Choose the columns of a block: whole vectors whose decoded rows fill at most half of the L1 cache.
 
-    Blocks are of equal size, and numerous enough to keep all cores busy.
+    Blocks are of equal size, and numerous enough to keep all cores busy. Rows of a panel of elements are short, so that
+    the rows decoded at a time are one stretch of memory, which is fetched ahead.
     """
     size, lanes = product.extent(product.n), element_lanes(kernel, product)
     if size is None or size % lanes:
         not_applicable("the columns are not a whole number of vectors")
     vectors = size // lanes
     max_vectors = max(kernel.facts.l1_bytes // 2 // kernel.facts.vector_bytes // 2, 1)
+    rows_of_bytes = [b for b, in_words in packable.items() if not in_words and b.dtype.bits == 8]
+    if rows_of_bytes and True not in packable.values():
+        max_vectors = min(max_vectors, max(PANEL_ROW_BYTES // lanes, 1))
     widths = [n for n in range(1, min(vectors, max_vectors) + 1) if vectors % n == 0]
     cores = kernel.facts.cores
     balanced = [n for n in widths if (vectors // n) % cores == 0 or vectors // n >= PIECES_PER_CORE * cores]

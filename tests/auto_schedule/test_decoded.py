@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc.lang.passes import bind_params
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.target import Target
 from mlcc.passes.auto_schedule.apply_rules import schedule_module
@@ -87,6 +88,24 @@ def test_products_match_numpy(kind: str) -> None:
         x = np.random.default_rng(rows).normal(size=(1, rows, k)).astype("float32")
         expected = x.astype("float64") @ matrix + bias
         np.testing.assert_allclose(main(x, *weights, bias), expected, rtol=1e-5, atol=1e-5 * k * 16)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CODED if kind != "turned"])
+@pytest.mark.parametrize(("k", "n"), [(256, 192), (32, 16), (96, 48), (992, 80)])
+def test_constant_weights_match_numpy(kind: str, k: int, n: int) -> None:
+    """In panels, whose bytes of several elements lie in words."""
+    weights, matrix = _weights(kind, k, n)
+    for rows in ("m", "1", "5"):
+        module = mlcc.parse(_text(kind, rows, k, n, bias=True))
+        names = [p.name for p in module["main"].params][1:]  # type: ignore[attr-defined]
+        bias = np.arange(n, dtype="float32")
+        given = dict(zip(names, [*weights, bias], strict=True))
+        module = bind_params("main", given)(module)
+        main = mlcc.load(mlcc.build(module, "llvm{cpu=native}"))["main"]
+        for count in (0, 1, 3, 17) if rows == "m" else (int(rows),):
+            x = np.random.default_rng(count).normal(size=(1, count, k)).astype("float32")
+            expected = x.astype("float64") @ matrix + bias
+            np.testing.assert_allclose(main(x), expected, rtol=1e-5, atol=1e-5 * k * 16)
 
 
 def _answers(text: str, pipeline: str = "dequantize=true") -> dict[str, Any]:
