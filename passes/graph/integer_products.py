@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 from mlcc import ops
@@ -19,6 +20,8 @@ from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import tensor_info
 from mlcc.relax.queries import DefUse, is_call, is_primitive
 
+MAX_ROWS = 32  # with more rows, decoding weights in advance pays
+COLUMNS = 16  # whose multiples are whole vectors of any CPU
 _INT32_BOUND = 2**31  # the bound of int32 sums
 _MAX_MAGNITUDE = {"int8": 128, "uint8": 255}  # the largest magnitude of an element
 _LAYOUTS = {  # of the data and the weights, by convolution
@@ -33,7 +36,8 @@ class IntegerProducts(Pass):
     Applies to matrix products and convolutions of two dequantized tensors: the left one, or the data, with one scale
     and a constant zero point; the right one, or the weights, with one scale or one per channel of the result, and zero
     points that are 0 or can be subtracted from the constant weights. Views in between become views of the integers.
-    Sums are exact: the number of terms shows that they stay within int32.
+    Sums are exact: the number of terms shows that they stay within int32. Weights of products of at most 32 rows of
+    floats, or of an unknown number, get scales of groups, so that they are not decoded before (`fuse`).
 
     Before:  lv = R.matmul(R.dequantize(x, s, z), R.dequantize(w, t, R.const(0, "int8")))
     After:   lv = R.multiply(R.astype(R.matmul(x, w, out_dtype="int32") - z * sum(w), "float32"), s * t)
@@ -75,7 +79,7 @@ class _Rewriter(RelaxMutator):
         name = expr.op.name.removeprefix("relax.")
         product = None
         if name == "matmul":
-            product = self._matmul(expr)
+            product = self._matmul(expr) or self._product_of_encoded(expr)
         elif name in _LAYOUTS:
             product = self._convolution(expr, name)
         return expr if product is None else product
@@ -96,6 +100,27 @@ class _Rewriter(RelaxMutator):
         a, b = self._integers(left), self._integers(right)
         total: relax.Expr = self.emit_op("matmul", a, b, out_dtype="int32")
         return self._scaled(total, self._sums(b, zero, (-2,)), left.scale, right, None)
+
+    def _product_of_encoded(self, call: relax.Call) -> relax.Expr | None:
+        """Give constant weights of a product of few rows a single group of rows; groups are decoded inside products."""
+        weight = self._quantized_source(call.args[1])
+        m, n = (_dims(arg) for arg in call.args)
+        if weight is None or m is None or n is None or len(n) != 2 or weight.axis not in (None, 1):
+            return None
+        constant = self.uses.resolve(weight.data)
+        depth, columns = (tir.const_int(extent) or 1 for extent in n)
+        rows = prod(tir.const_int(extent) or 1 for extent in m[:-1])
+        if not isinstance(constant, relax.Constant) or rows > MAX_ROWS or depth % 2 or columns % COLUMNS:
+            return None
+
+        def of_group(value: relax.Expr) -> relax.Expr:
+            return self.emit_op("reshape", value, values.shape_expr([1, 1 if _is_single(value) else columns]))
+
+        integers, scale, points = self._integers(weight), of_group(weight.scale), _array(self.uses.resolve(weight.zero))
+        single = points is not None and (points == points.reshape(-1)[:1]).all()
+        zero = _constant(int(points.reshape(-1)[0]), _dtype(weight.zero)) if single else of_group(weight.zero)
+        decoded = self.emit_op("dequantize", integers, scale, zero, axis=0, out_dtype="float32")
+        return self.infer(replace(call, args=(call.args[0], decoded)))
 
     def _convolution(self, call: relax.Call, name: str) -> relax.Expr | None:
         operands = self._operands(call)

@@ -108,6 +108,41 @@ def test_constant_weights_match_numpy(kind: str, k: int, n: int) -> None:
             np.testing.assert_allclose(main(x), expected, rtol=1e-5, atol=1e-5 * k * 16)
 
 
+@pytest.mark.parametrize("matrix", ["R.dequantize(q, s, z, axis=1)", "R.permute_dims(R.dequantize(q, s, z, axis=0))"])
+@pytest.mark.parametrize(("scales", "zeros"), [(80, "same"), (80, "many"), (0, "one"), (0, "none")])
+def test_constant_weights_stay_encoded(matrix: str, scales: int, zeros: str) -> None:
+    """With a scale for each column, or for all, and either operand layout; not for many rows."""
+    rng = np.random.default_rng(3)
+    q = rng.integers(-128, 128, (80, 1000) if "permute" in matrix else (1000, 80)).astype("int8")
+    shape = (scales,) if scales else ()
+    s = rng.random(shape).astype("float32")
+    z = {"same": np.full(80, 3), "many": rng.integers(-9, 9, 80), "one": np.array(-4), "none": np.array(0)}[zeros]
+    x = rng.normal(size=(2, 1000)).astype("float32")
+    decoded = (q.T if "permute" in matrix else q).astype("float64")
+    expected = x @ ((decoded - z) * s.astype("float64"))
+    for rows, stays in (("m", True), ("2", True), ("64", False)):
+        size = f'"{rows}"' if rows == "m" else rows
+        symbol = "        m = T.int64()\n" if rows == "m" else ""
+        sizes = {
+            name: ", ".join(map(str, a.shape)) + "," * (a.ndim == 1) for name, a in zip("qsz", (q, s, z), strict=True)
+        }
+        module = mlcc.parse(
+            "@I.ir_module\nclass Module:\n    @R.function\n"
+            f'    def main(x: R.Tensor(({size}, 1000), "float32"), q: R.Tensor(({sizes["q"]}), "int8"), '
+            f's: R.Tensor(({sizes["s"]}), "float32"), z: R.Tensor(({sizes["z"]}), "int8")):\n{symbol}'
+            f"        with R.dataflow():\n            y = R.matmul(x, {matrix})\n"
+            "            R.output(y)\n        return y\n"
+        )
+        module = bind_params("main", {"q": q, "s": s, "z": z.astype("int8")})(module)
+        lowered = mlcc.run_passes(module, "O2", target="llvm{cpu=znver4}")
+        assert any("dequantize" in name for name in lowered.functions) == stays
+        given = x if rows != "64" else np.repeat(x, 32, 0)
+        found = mlcc.load(mlcc.build(module, "llvm{cpu=native}"))["main"](given)
+        np.testing.assert_allclose(
+            found, expected if rows != "64" else np.repeat(expected, 32, 0), rtol=1e-4, atol=1e-2
+        )
+
+
 def _answers(text: str, pipeline: str = "dequantize=true") -> dict[str, Any]:
     before = f"normalize,lower-to-tir{{accurate=true}},annotate-op-pattern,fuse{{{pipeline}}},fuse-tir"
     facts = CpuFacts.of(Target.parse("llvm{cpu=znver4}"))
