@@ -3,7 +3,8 @@
 ResNet-18 and an encoder that ONNX Runtime has quantized to int8, and products with weights of few bits. The weights
 of products of one row are larger than the caches. Their speed is given in bytes of the weights as they are stored,
 relative to that of a loop that reads memory. `off` is the largest error relative to the largest value: of products, to
-NumPy in float64, of networks, to ONNX Runtime in float32 between rounding steps.
+NumPy in float64, of networks, to ONNX Runtime in float32 between rounding steps. `avx2` is mlcc for CPUs without
+products of bytes. The rows of a run replace those of earlier ones in a record, which `--write` writes as a table.
 
 `python -m bench precisions [--only NAMES] [--peers NAMES] [--threads 1,2] [--write]`
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,9 +26,11 @@ from bench.speed.record import milliseconds
 from bench.speed.session import ROOT, Competitor, Result, SessionPlan, competitors, race_on
 from mlcc.tune.peak_rates import measure
 
-PEERS = ("mlcc", "portable", "onnxruntime", "openvino")
+OURS = ("mlcc", "avx2")
+PEERS = (*OURS, "onnxruntime", "openvino")
 FOLDER = ROOT / "build" / "bench" / "precisions"
 PAGE = ROOT / "docs" / "speed.md"
+RECORD = FOLDER / "results.json"
 START, END = "<!-- what follows is written by `python -m bench precisions --write` -->", "<!-- end of precisions -->"
 TOLERANCE = 0.3  # of the largest value: OpenVINO quantizes the data of products to int8, too
 
@@ -39,15 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = [case for case in CASES if any(word in case.name for word in words)]
     plan = SessionPlan(rounds=options.rounds, level=options.level)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    page = [f"{datetime.date.today().isoformat()}, {machine()}, mlcc at `-O{options.level}`."]
-    print(page[0])
+    record: dict[str, str] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    print(f"{datetime.date.today().isoformat()}, {machine()}, mlcc at `-O{options.level}`.")
     for threads in (int(n) for n in options.threads.split(",")):
         memory = measure(threads).levels[-1][1]
-        title = f"{threads} thread{'s' if threads > 1 else ''}, memory is read at {memory / 1e9:.0f} GB/s:"
-        print(title)
+        print(f"{_threads(threads)}, memory is read at {memory / 1e9:.0f} GB/s:")
         peers = options.peers.split(",")
-        page += ["", title, "", f"| | {' | '.join(peers)} | mlcc / best | of memory speed | off |"]
-        page.append("| --- |" + " ---: |" * (len(peers) + 3))
         with competitors(peers, threads) as started:
             running = [c for c in started if not c.missing]
             for missing in (c for c in started if c.missing):
@@ -56,12 +56,27 @@ def main(argv: Sequence[str] | None = None) -> int:
                 model = case.make(case.name)
                 results = {r.peer: r for r in compare(model, running, plan)}
                 print("\n".join(_lines(model, results, memory)), flush=True)
-                page.append(_row(model, peers, results, memory))
+                record[f"{threads} {model.name}"] = _row(model, results, memory)
+                RECORD.write_text(json.dumps(record))
     if options.write:
         before, _, rest = PAGE.read_text().partition(START)
-        PAGE.write_text("\n".join([before + START, "", *page, "", END + rest.partition(END)[2]]))
-        print(f"wrote {PAGE}; load {os.getloadavg()[0]:.1f}")
+        PAGE.write_text("\n".join([before + START, "", *_page(record), "", END + rest.partition(END)[2]]))
+        print(f"wrote {PAGE}")
     return 0
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' if count > 1 else ''}"
+
+
+def _page(record: dict[str, str]) -> list[str]:
+    """Return the tables of the recorded rows, in the order of the cases."""
+    lines = [f"{datetime.date.today().isoformat()}, {machine().rpartition(',')[0]}, milliseconds."]
+    for count in sorted({int(key.partition(" ")[0]) for key in record}):
+        lines += ["", f"{_threads(count)}:", "", f"| | {' | '.join(PEERS)} | mlcc / best | of memory speed | off |"]
+        lines.append("| --- |" + " ---: |" * (len(PEERS) + 3))
+        lines += [record[key] for case in CASES if (key := f"{count} {case.name}") in record]
+    return lines
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -101,7 +116,7 @@ def _times(results: dict[str, Result]) -> dict[str, float]:
 
 def _ratio(times: dict[str, float]) -> float | None:
     """Return how many times as fast mlcc is as the best peer."""
-    others = [time for peer, time in times.items() if peer not in ("mlcc", "portable")]
+    others = [time for peer, time in times.items() if peer not in OURS]
     return min(others) / times["mlcc"] if others and "mlcc" in times else None
 
 
@@ -122,13 +137,13 @@ def _lines(model: Model, results: dict[str, Result], memory: float) -> list[str]
     return lines
 
 
-def _row(model: Model, peers: Sequence[str], results: dict[str, Result], memory: float) -> str:
+def _row(model: Model, results: dict[str, Result], memory: float) -> str:
     """Return a model's row in the table of the page."""
     times = _times(results)
     ratio, mine = _ratio(times), times.get("mlcc")
     read = "-"
-    if model.weight_bytes and mine is not None and model.inputs["x"].shape[0] == 1:
+    if model.weight_bytes and mine is not None and model.expected.shape[0] == 1:
         read = f"{model.weight_bytes / mine / memory:.2f}"
     off = ", ".join(f"{results[p].off:.0e}" for p in ("mlcc", "onnxruntime", "openvino") if p in times)
-    cells = [*(milliseconds(times.get(peer)) for peer in peers), "-" if ratio is None else f"{ratio:.2f} x", read, off]
+    cells = [*(milliseconds(times.get(peer)) for peer in PEERS), "-" if ratio is None else f"{ratio:.2f} x", read, off]
     return f"| {model.name} | {' | '.join(cells)} |"
