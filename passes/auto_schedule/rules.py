@@ -23,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     Rule("transposes", "transposes:transposes"),
     Rule("elementwise", "elementwise:elementwise"),
     Rule("rows", "rows:rows"),
+    Rule("column-panels", "column_panels:column_panels"),
     Rule("columns", "columns:columns"),
     Rule("fallback", "fallback:fallback"),
 )

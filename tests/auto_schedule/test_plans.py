@@ -77,6 +77,7 @@ KERNELS = {
     ),
     "total": lambda: operators('x: R.Tensor((7, 515), "float32")', "R.sum(x)"),
     "sums of columns": lambda: operators('x: R.Tensor((9, 70), "float32")', "R.sum(x, axis=[0])"),
+    "sums of long columns": lambda: operators('x: R.Tensor((16, 1061), "float32")', "R.sum(x, axis=[0])"),
     "pooling": lambda: operators('x: R.Tensor((1, 3, 12, 11), "float32")', "R.nn.max_pool2d(x, (3, 3), (2, 2))"),
     "depthwise": lambda: operators(
         'x: R.Tensor((1, 4, 9, 9), "float32"), w: R.Tensor((4, 1, 3, 3), "float32")',
