@@ -26,8 +26,8 @@ class SimplifyArgUpdates(LoweringStep):
 
     Before:  v0 = T.Select(I[i] >= 0 and (k < 0 or V[i] > A[k] or V[i] == A[k] and I[i] < k), I[i], k)
              v1 = T.Select(V[i] > A[k], V[i], A[k])
-    After:   v0 = T.Select(I[i] < 0 or not V[i] >= A[k], k, I[i])
-             v1 = T.Select(I[i] < 0 or not V[i] >= A[k], A[k], V[i])
+    After:   v0 = T.Select(not V[i] >= A[k] or I[i] < 0, k, I[i])
+             v1 = T.Select(not V[i] >= A[k] or I[i] < 0, A[k], V[i])
 
     The value that is kept may be another zero, so values that a caller sees stay as they are.
     """

@@ -88,10 +88,10 @@ def _arg_reducers(name: str, prefers: Callable[..., Expr], worst: Callable[[DTyp
         return c.logical_not(prefers(x[1], y[1]))
 
     def empty_or_worse(x: Exprs, y: Exprs) -> Expr:
-        return c.logical_or(c.less(x[0], c.const(0, x[0].dtype)), worse(x, y))
+        return c.logical_or(worse(x, y), c.less(x[0], c.const(0, x[0].dtype)))  # so vectors of y have no mask
 
     def empty_or_worse_number(x: Exprs, y: Exprs) -> Expr:
-        return c.logical_or(c.less(x[0], c.const(0, x[0].dtype)), c.logical_and(worse(x, y), c.equal(x[1], x[1])))
+        return c.logical_or(c.logical_and(worse(x, y), c.equal(x[1], x[1])), c.less(x[0], c.const(0, x[0].dtype)))
 
     def identity(d: Sequence[DType]) -> Exprs:
         return c.const(-1, d[0]), worst(d[1])
