@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import hashlib
 import os
 import re
 import stat
@@ -88,6 +87,8 @@ def record_read(path: str, data: bytes | BufferedReader) -> None:
     if seen is not None:
         seen.add(path)
     if recorders:
+        import hashlib  # loads OpenSSL
+
         full = os.path.abspath(path)
         hashed = hashlib.sha256(data) if isinstance(data, bytes) else hashlib.file_digest(data, "sha256")
         for reads in recorders:

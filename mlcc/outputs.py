@@ -78,15 +78,16 @@ _FOREIGN_SUFFIX_LIST = (
 )
 _FOREIGN_SUFFIXES = frozenset(_FOREIGN_SUFFIX_LIST.split())
 _WITHOUT_DATA_FILE = frozenset((*SUFFIXES, ".mls", ".o", ".so", ".a", ".mlca", ".onnx", ".pt2"))
-_DATA_REFERENCE = re.compile(rb"\bdata\(|\bmeta(?:data)?\[|^// mlcc plan: .*\"sha256\"", re.MULTILINE)
-_DATA_FILE = re.compile(rb"^# mlcc\.data-file (\S+)|^// mlcc plan: .*\"data\": \"([^\"]+)\"", re.MULTILINE)
-_VERSIONED_LIBRARY = re.compile(r"\.so(\.\d+)+$")
+# compiled where they are first used, which few commands do
+_DATA_REFERENCE = rb"(?m)\bdata\(|\bmeta(?:data)?\[|^// mlcc plan: .*\"sha256\""
+_DATA_FILE = rb"(?m)^# mlcc\.data-file (\S+)|^// mlcc plan: .*\"data\": \"([^\"]+)\""
+_VERSIONED_LIBRARY = r"\.so(\.\d+)+$"
 _MARK = "mlcc: constants of a {} file"
 
 
 def suffix_of(path: str) -> str:
     """Return the suffix in lower case; `.so` for `libm.so.1`."""
-    return ".so" if _VERSIONED_LIBRARY.search(path) else os.path.splitext(path)[1].lower()
+    return ".so" if ".so." in path and re.search(_VERSIONED_LIBRARY, path) else os.path.splitext(path)[1].lower()
 
 
 def symbol_prefix(path: str) -> str:
@@ -333,10 +334,10 @@ def _data_files_of(path: str) -> Iterable[str]:
             text = file.read()
     except OSError:
         return ()
-    named = [os.fsdecode(of_text or of_plan) for of_text, of_plan in _DATA_FILE.findall(text)]
+    named = [os.fsdecode(of_text or of_plan) for of_text, of_plan in re.findall(_DATA_FILE, text)]
     if named:
         return [os.path.join(os.path.dirname(path), name) for name in named]
-    return [stem + suffix for suffix in SUFFIXES] if _DATA_REFERENCE.search(text) else ()
+    return [stem + suffix for suffix in SUFFIXES] if re.search(_DATA_REFERENCE, text) else ()
 
 
 def _file_identity(path: str, is_input: bool = False) -> Hashable | None:

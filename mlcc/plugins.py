@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -73,6 +72,8 @@ def load_file(path: str, register: Callable[[LoadedFile], None]) -> None:
     module = ModuleType(name)
     module.__file__ = full
     source = Source(path, data.decode("utf-8", "replace"))
+    import hashlib
+
     loaded = LoadedFile(path, module, source, hashlib.sha256(data).hexdigest())
     before = set(sys.modules)
     _files[full], sys.modules[name] = loaded, module

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import time
@@ -90,6 +89,8 @@ class Diff(Observer):
     _idle: list[str] = field(default_factory=list)
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        import difflib
+
         from mlcc.grammar.printer.printer import function_lines
 
         lines: list[str] = []

@@ -7,7 +7,7 @@ one choice in both.
 from __future__ import annotations
 
 import itertools
-import secrets
+import os
 from bisect import bisect_left
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ class Engine:
 
     def seed(self, seed: int | None) -> None:
         if seed is None or seed < 0:
-            seed = secrets.randbelow(_MODULUS - 1) + 1
+            seed = int.from_bytes(os.urandom(8), "little") % (_MODULUS - 1) + 1
         self.state = seed % _MODULUS or 1
 
     def copy(self) -> Engine:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import subprocess
-import tempfile
 
 from mlcc.errors import CompileError, error
 from mlcc.machine.triples import MUSL, find_triple
@@ -19,6 +16,10 @@ def shared_library(pieces: list[Buffer], triple: str) -> bytes:
 
     Raises CompileError if there is no suitable C compiler, or it fails, or if the machine has no operating system.
     """
+    import shlex
+    import subprocess
+    import tempfile
+
     known = find_triple(triple)
     if known is not None and known.is_bare_metal:
         message = f"`{triple}` has no system that loads shared libraries"

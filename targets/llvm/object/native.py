@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -147,6 +146,8 @@ def _check_object(obj: bytes, allowed: frozenset[str]) -> None:
 
 def _run_child(job: dict[str, Any], machine: Machine, seconds: int, span: Span | None) -> dict[str, Any]:
     """Run a job in a child process and return its answer. Raises CompileError E0710 if it fails."""
+    import subprocess
+
     size = MEMORY + 64 * sum(map(len, job["texts"]))
     request = {
         **job, "triple": machine.triple, "cpu": machine.cpu, "features": machine.features, "seconds": seconds,
