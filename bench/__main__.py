@@ -31,6 +31,7 @@ OPTIONED = {  # those that take options, which run alone
     "kernels": "bench.kernels",
     "pauses": "bench.pauses",
     "small": "bench.small",
+    "alone": "bench.compile.alone",
     "gpu": "bench.gpu.command",
     "math": "bench.math",
     "tune": "bench.tune",

@@ -83,19 +83,69 @@ def peer(task: Task) -> tuple[Any, Afterwards]:
     import importlib
 
     adapter = importlib.import_module(f"bench.speed.peers.{task['peer']}_peer").make(task["cores"])
+    ready = adapter.prepare(_work(task))
+    ready.call()
+    return ready.result(), lambda: {"versions": adapter.versions()}
+
+
+def alone(task: Task) -> tuple[Any, Afterwards]:
+    """Compile with mlcc in a process that has compiled another model; the answer has the CPU seconds of that alone."""
+    import mlcc
+    from mlcc.driver import parse_file
+    from mlcc.passes.manage.compile_times import CompileTimes
+    from mlcc.progress import listening
+
+    mlcc.load(_built({**task, **task["before"]}))
+    times = CompileTimes(lambda text: None)
+    clock, began = time.perf_counter(), cpu_seconds()
+    with listening(times):
+        module = parse_file(task["text"])
+        artifact = mlcc.build(module, target=task["target"], opt_level=task["level"], observers=[times])
+    main = mlcc.load(artifact)["main"]
+    spent, whole = cpu_seconds() - began, time.perf_counter() - clock
+    shares = {stage: seconds / whole for stage, seconds in _stages(times).items()}
+    return main(*inputs(task).values()), lambda: {"alone": spent, "shares": shares}
+
+
+def _stages(times: Any) -> dict[str, float]:
+    """Return seconds by stage: passes by the folder that they are in, and the stages of code generation."""
+    from mlcc.passes import PASSES
+
+    folders = {"lowering": "lowering", "auto_schedule": "schedules"}
+    found: dict[str, float] = dict(times.stages)
+    for name, seconds in times.spent:
+        place = str(PASSES.get(name, "")).split(".")
+        stage = next((folders[part] for part in place if part in folders), "graph")
+        found[stage] = found.get(stage, 0.0) + seconds
+    return found
+
+
+def peer_alone(task: Task) -> tuple[Any, Afterwards]:
+    """The same with a peer: seconds of making the function that it calls, which some do at the first call."""
+    import importlib
+
+    adapter = importlib.import_module(f"bench.speed.peers.{task['peer']}_peer").make(task["cores"])
+    adapter.prepare(_work({**task, **task["before"]})).call()
+    work = _work(task)
+    began = cpu_seconds()
+    ready = adapter.prepare(work)
+    ready.call()
+    spent = cpu_seconds() - began
+    return ready.result(), lambda: {"alone": spent, "versions": adapter.versions()}
+
+
+WAYS = {"alone": alone, "peer_alone": peer_alone, "first": first, "build": build, "command": command, "peer": peer}
+
+
+def _work(task: Task) -> Any:
+    """Return a model in the form that adapters take."""
     from bench.speed.graph import Graph
     from bench.speed.peers.base import Work
 
     with open(task["graph"]) as file:
         graph = Graph.of(json.load(file))
     weights = {} if task["peer"] in ("onnxruntime", "openvino") else arrays(task["weights"])  # those lie in the model
-    work = Work(graph, "", inputs(task), weights, task["folder"], 0, task["onnx"])
-    ready = adapter.prepare(work)
-    ready.call()
-    return ready.result(), lambda: {"versions": adapter.versions()}
-
-
-WAYS = {"first": first, "build": build, "command": command, "peer": peer}
+    return Work(graph, "", inputs(task), weights, task["folder"], 0, task["onnx"])
 
 
 def _built(task: Task) -> Any:

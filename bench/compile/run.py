@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ Results = dict[tuple[str, str, int], Measurements]  # the case by its name
 class Runner:
     """Runs jobs on the files of the models, and records the versions of peers."""
 
-    def __init__(self, files: dict[str, dict[str, str]], scratch: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, files: Mapping[str, Mapping[str, Any]], scratch: Path, say: Callable[[str], None]) -> None:
         self.files, self.scratch, self.say = files, scratch, say
         self.versions: dict[str, str] = {}
         self._filled: set[tuple[str, int]] = set()  # models and numbers of cores: what lies in the cache

@@ -163,6 +163,25 @@ def resnet18() -> Text:
     return w.text(w.linear(x, "dense", 512, 1000), (1, 1000))
 
 
+def resnet50() -> Text:
+    """Residual network of 50 layers for one image of 224 x 224, norms folded into weights and biases."""
+    w = Writer()
+    x = w.let(f"R.nn.relu({w.conv_bias(w.param('x', 1, 3, 224, 224), 'stem', 3, 64, 7, 2)})")
+    x = w.let(f"R.nn.max_pool2d({x}, pool_size=3, strides=2, padding=1)")
+    inner = 64
+    for stage, (width, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3))):
+        for block in range(blocks):
+            stride, name, outer = 2 if stage and not block else 1, f"s{stage}b{block}", 4 * width
+            y = w.let(f"R.nn.relu({w.conv_bias(x, f'{name}_1', inner, width, 1)})")
+            y = w.let(f"R.nn.relu({w.conv_bias(y, f'{name}_2', width, width, 3, stride)})")
+            y = w.conv_bias(y, f"{name}_3", width, outer, 1)
+            short = w.conv_bias(x, f"{name}_s", inner, outer, 1, stride) if not block else x
+            x = w.let(f"R.nn.relu({w.let(f'R.add({y}, {short})')})")
+            inner = outer
+    x = w.let(f"R.mean({x}, axis=[2, 3], keepdims=False)")
+    return w.text(w.linear(x, "dense", inner, 1000), (1, 1000))
+
+
 def lenet() -> Text:
     """Two convolutions and three products for one image of 28 x 28."""
     w = Writer()
