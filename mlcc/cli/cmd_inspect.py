@@ -55,6 +55,7 @@ def add_code_size(source: str | bytes, manifest: dict[str, Any]) -> None:
     """Add `code` to the manifest of an object or library: the bytes of its kernels, other code, and data; imports."""
     from mlcc.runtime.code_size import code_size
     from mlcc.runtime.loader import content_of
+    from mlcc.runtime.stack_usage import stack_bounds
 
     content = content_of(source)
     versions = [version["cpu"] for version in manifest["target"].get("versions", ())]
@@ -64,6 +65,10 @@ def add_code_size(source: str | bytes, manifest: dict[str, Any]) -> None:
         "read_only_data_bytes": size.read_only, "writable_data_bytes": size.writable, "data_bytes": size.data,
         "bss_bytes": size.zeros, "imports": None if size.imports is None else list(size.imports),
     }  # fmt: skip
+    entries = [f"{f['symbol']}{end}" for f in manifest["functions"].values() for end in ("", "_ws")]
+    bounds = stack_bounds(content.data if content.file is None else content.file.data, entries)
+    if bounds is not None:
+        manifest["code"]["stack"] = {name: {"bytes": b.bytes, "calls": list(b.calls)} for name, b in bounds.items()}
 
 
 def format_code(code: dict[str, Any]) -> list[str]:
@@ -78,9 +83,16 @@ def format_code(code: dict[str, Any]) -> list[str]:
     )
     sizes = f"read-only data {code['read_only_data_bytes']}, data {code['data_bytes']}, bss {code['bss_bytes']} bytes"
     lines.append(f"code: {code['bytes']} bytes{parts}; {sizes}")
+    lines += [format_stack(name, bound) for name, bound in code.get("stack", {}).items()]
     if code["imports"] is not None:
         lines.append(f"needs from outside: {', '.join(code['imports']) or 'nothing'}")
     return lines
+
+
+def format_stack(name: str, bound: dict[str, Any]) -> str:
+    """Return a line on the stack that a call of a C function uses."""
+    most = "unknown: it calls through a pointer" if bound["bytes"] is None else f"at most {bound['bytes']} bytes"
+    return f"stack of {name}: {most}{', and that of ' * bool(bound['calls'])}{', '.join(bound['calls'])}"
 
 
 def format_workspace(raw: Any, symbol: str | None) -> str:
