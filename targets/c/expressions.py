@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.arith.linear import is_index
 from mlcc.ir import relax, tir
+from mlcc.ir.construct import round_float
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.targets.c.dtypes import (
     float_literal,
@@ -151,16 +152,8 @@ def _int(w: Writer, node: tir.IntImm) -> Text:
 
 def _float(w: Writer, node: tir.FloatImm) -> Text:
     register_type(node.dtype, node.span)
-    printed = float_literal(node.value, computed(node.dtype) if is_narrow_float(node.dtype) else node.dtype)
-    if is_narrow_float(node.dtype):
-        printed = float_literal(_narrow_value(node), computed(node.dtype))
+    printed = float_literal(round_float(node.value, node.dtype), computed(node.dtype))
     return (UNARY if printed.startswith("-") else ATOM), printed
-
-
-def _narrow_value(node: tir.FloatImm) -> float:
-    from mlcc.ir.construct import round_float
-
-    return float(round_float(node.value, node.dtype))
 
 
 def _string(w: Writer, node: tir.StringImm) -> Text:

@@ -15,12 +15,12 @@ from mlcc.ir import relax, tir
 from mlcc.ir.checked_index import INDEX_ERROR, checked_index
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.intrinsics import Effect, called
-from mlcc.ir.node import Node, find, map_children
+from mlcc.ir.node import Node, find, holds, map_children
 from mlcc.ir.visit import substitute
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.targets.c import expressions as ex
 from mlcc.targets.c import packed
-from mlcc.targets.c.dtypes import memory_type
+from mlcc.targets.c.dtypes import memory_type, register_type
 from mlcc.targets.source.dialect import refuse
 from mlcc.targets.source.expressions import EQUAL
 
@@ -100,8 +100,8 @@ def has_effect(node: tir.Call) -> bool:
 
 def lift(w: KernelWriter, node: tir.Expr) -> tir.Expr:
     """Print the calls in an expression that are statements in C; return the expression over their results."""
-    for let in find(node, tir.Let):
-        return lift(w, substitute_lets(node)) if let is not None else node
+    if holds(node, tir.Let):
+        node = substitute_lets(node)
     return _lift(w, node, ()) if is_fallible(node) else node
 
 
@@ -151,8 +151,6 @@ def _statement(w: KernelWriter, node: tir.Call, guards: Guards) -> tir.Expr:
     elif name is not None and w.ctx.kernel(name).signature.result is not None:
         result = tir.Var("value", node.dtype)
     if result is not None:
-        from mlcc.targets.c.dtypes import register_type
-
         c_name = w.define(result)
         w.lines.add(f"{register_type(result.dtype)} {c_name} = 0;")
     if not guards:
@@ -161,12 +159,7 @@ def _statement(w: KernelWriter, node: tir.Call, guards: Guards) -> tir.Expr:
         condition = " && ".join(ex.text(w, guard, EQUAL) for guard in guards)
         with w.lines.block(f"if ({condition})"):
             _print(w, node, name, result)
-    return tir.IntImm(node.dtype, 0) if result is None and node.dtype.is_int else result or node_value(node)
-
-
-def node_value(node: tir.Call) -> tir.Expr:
-    """Return what stands for the value of a call without one."""
-    return tir.IntImm(INT64, 0)
+    return result or tir.IntImm(node.dtype if node.dtype.is_int else INT64, 0)
 
 
 def _print(w: KernelWriter, node: tir.Call, name: str | None, result: tir.Var | None) -> None:
@@ -183,7 +176,7 @@ def _check_index(w: KernelWriter, node: tir.Call, place: tir.Var) -> None:
     assert check is not None
     code = w.ctx.error_code(INDEX_ERROR, check.message)
     w.ctx.has_faults = True
-    index = w.to_variable(c.cast(INT64, check.index) if not _is_int64(check.index) else check.index, "given")
+    index = w.to_variable(c.cast(INT64, check.index), "given")
     extent = ex.text(w, c.cast(INT64, check.extent))
     name, at = w.name(place), w.name(index)
     if check.from_end and not check.index.dtype.is_uint:
@@ -191,10 +184,6 @@ def _check_index(w: KernelWriter, node: tir.Call, place: tir.Var) -> None:
     else:
         w.lines.add(f"{name} = {at};")
     w.lines.add(f"if ({name} < 0 || {name} >= {extent}) return fault({code}, {at}, {extent});")
-
-
-def _is_int64(node: tir.Expr) -> bool:
-    return node.dtype is INT64
 
 
 def _call_kernel(w: KernelWriter, node: tir.Call, name: str, result: tir.Var | None) -> None:

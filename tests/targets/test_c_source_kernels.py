@@ -230,6 +230,26 @@ def test_constructs(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     same(func, a, np.array([3, 1, 4, 1, 5, 9, 2, 6], "int32"), a[::-1].copy(), capfd=capfd, rtol=1e-6)
 
 
+def test_dot_products_and_fixed_point(capfd: pytest.CaptureFixture[str]) -> None:
+    (func,) = mlcc.parse("""
+@T.prim_func
+def f(
+    A: T.Buffer((64,), "int8"), B: T.Buffer((64,), "int8"), C: T.Buffer((16,), "int32"), D: T.Buffer((4,), "float32")
+):
+    C[T.Ramp(0, 1, 16)] = T.dp4a(A[T.Ramp(0, 1, 64)], B[T.Ramp(0, 1, 64)], C[T.Ramp(0, 1, 16)])
+    C[0] = T.dp4a(A[T.Ramp(0, 1, 4)], B[T.Ramp(0, 1, 4)])
+    C[1] = T.q_multiply_shift(C[2], 1073741824, 31, 1)
+    C[3] = T.q_multiply_shift(C[4], 2147483647, 31, -3)
+    D[T.Ramp(0, 1, 2)] = T.vectorhigh("float32x2", D[T.Ramp(0, 1, 4)]) + T.vectorlow("float32x2", D[T.Ramp(0, 1, 4)])
+    D[2] = T.ldexp(D[3], C[5] % 8) + T.copysign(T.float32(3), D[2]) + T.fma(D[2], D[3], D[0]) + T.atan2(D[0], D[1])
+""").functions.values()
+    assert isinstance(func, tir.PrimFunc)
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-128, 128, 64).astype("int8") for _ in range(2))
+    counts = rng.integers(-(2**31), 2**31, 16).astype("int32")
+    same(func, a, b, counts, rng.standard_normal(4).astype("float32"), capfd=capfd, rtol=1e-6)
+
+
 def test_functions_call_each_other_and_fail() -> None:
     module = mlcc.parse("""
 @I.ir_module
