@@ -53,7 +53,7 @@ _PREAMBLE = """\
 #if defined(__clang__)
 #define MLCC_UNROLL _Pragma("clang loop unroll(full)")
 #define MLCC_VECTORIZE
-#elif defined(__GNUC__)
+#elif defined(__GNUC__) && __GNUC__ >= 8
 #define MLCC_UNROLL _Pragma("GCC unroll 64")
 #define MLCC_VECTORIZE _Pragma("GCC unroll 1")
 #else
