@@ -405,3 +405,15 @@ def test_save_has_the_same_rules(tmp_path: Path) -> None:
     artifact.save(tmp_path / "m.xyz", emit="obj")
     with pytest.raises(CompileError, match="E0012"):
         artifact.save(tmp_path / "m.c", emit="obj")
+
+
+def test_c_source_is_asked_for_by_name(tool: Tool) -> None:
+    """A .c file may be somebody's program: its name alone does not choose the target that writes C."""
+    tool("compile", "a.mlc", "--emit", "c", "-o", "m.c", "--header", "m.h")
+    source, header = Path("m.c").read_text(), Path("m.h").read_text()
+    assert "int32_t m_" in header and "int32_t m_" in source
+    tool("compile", "a.mlc", "-t", "c", "-o", "n.c", "--prefix", "m")
+    assert Path("n.c").read_text() == source
+    for words in (["-o", "x.c"], ["-t", "llvm", "--emit", "c", "-o", "x.c"]):
+        tool("compile", "a.mlc", *words, code=1)
+        assert "[E0755]" in tool.err and "-t c" in tool.err and not Path("x.c").exists()
