@@ -34,11 +34,20 @@ def _inline_cheap(kernel: AnyKernel[Any], excluded: str = "") -> int:
             inlined_count += 1
     for block in kernel.blocks() if inlined_count else ():
         stage = kernel.stage(block)
-        if stage.reduced and any(
-            count_divisions(i) for region in stage.block.reads for i in (r.min for r in region.region)
-        ):
+        if stage.reduced and any(count_divisions(i) for region in stage.block.reads for i in _starts(region)):
             kernel.sch.simplify_indices(block)  # rules recognize reductions by their indices
     return inlined_count
+
+
+def simplify_divided_indices(kernel: AnyKernel[Any]) -> None:
+    """Simplify quotients and remainders in indices, as of reshaped data, before loops are fused or split."""
+    for block in kernel.blocks():
+        if any(count_divisions(index) for access in kernel.stage(block).block.reads for index in _starts(access)):
+            kernel.sch.simplify_indices(block)
+
+
+def _starts(region: tir.BufferRegion) -> list[tir.Expr]:
+    return [span.min for span in region.region]
 
 
 def inline_reshapes(kernel: AnyKernel[Any]) -> None:
@@ -95,7 +104,8 @@ def _is_worth_inlining(kernel: AnyKernel[Any], stage: Stage) -> bool:
         if reader is None or not reader.plain:
             return False
         times = sum(a.buffer is stage.stores[0].buffer for a in reader.accesses)
-        read_once = times == 1 and len(readers) == 1 and _runs_no_more_often(stage, reader)
+        moved = stage.only_moves_elements and reader.may_read_once(stage.stores[0].buffer)
+        read_once = times == 1 and len(readers) == 1 and (moved or _runs_no_more_often(stage, reader))
         if not read_once and not (cheap and not reader.reduced) and not _copies(stage) and not _widens(stage):
             return False
     return True

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from mlcc.errors import CompileError
-from mlcc.passes.auto_schedule.inlining import inline_cheap, inline_reshapes
+from mlcc.passes.auto_schedule.inlining import inline_cheap, inline_reshapes, simplify_divided_indices
 from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import is_worth_parallelizing
 from mlcc.passes.auto_schedule.stage import Stage
@@ -24,6 +24,7 @@ def rows(kernel: Kernel) -> str:
     """
     inline_reshapes(kernel)
     inline_cheap(kernel)
+    simplify_divided_indices(kernel)
     stages = kernel.stages()
     axes = _shared_row_axes(kernel, stages)
     parallel = any(is_worth_parallelizing(kernel, s) for s in stages)

@@ -115,6 +115,11 @@ class Stage:
         value = self.axes.get(index) if isinstance(index, tir.Var) else None
         return next((n for n, loop in enumerate(self.loops) if loop.var is value), None)
 
+    @property
+    def only_moves_elements(self) -> bool:
+        """True if the body is one store of a loaded value: a copy, perhaps in another layout."""
+        return not self.reduced and len(self.stores) == 1 and isinstance(self.stores[0].value, tir.BufferLoad)
+
     @cached_property
     def element_bytes(self) -> int:
         """The size of the widest element that is loaded or stored."""
@@ -210,9 +215,20 @@ class Stage:
 
         Only the loops that its indices do not depend on are considered.
         """
+        extents = self._repetitions(buffer)
+        return extents is not None and all(extent == 1 for extent in extents)
+
+    def may_read_once(self, buffer: tir.Buffer) -> bool:
+        """Return True if `reads_once` holds for some values of the unknown extents."""
+        extents = self._repetitions(buffer)
+        return extents is not None and all(extent in (1, None) for extent in extents)
+
+    def _repetitions(self, buffer: tir.Buffer) -> list[int | None] | None:
+        """Return the extents of the loops that the only read of a buffer does not depend on; None for several reads."""
         reads = [a for a in self.accesses if a.buffer is buffer and not a.stored]
-        others = [{n for n, loop in enumerate(self.loops) if loop.var not in a.variables} for a in reads]
-        return len(reads) == 1 and all(self.extents[n] == 1 for n in others[0])
+        if len(reads) != 1:
+            return None
+        return [self.extents[n] for n, loop in enumerate(self.loops) if loop.var not in reads[0].variables]
 
     def steps_by(self, position: int) -> list[int | None]:
         """Return the strides of all accesses along a loop as numbers, None for those that are not constant."""

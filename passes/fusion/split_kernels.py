@@ -202,24 +202,19 @@ def _merge_copies(
 ) -> list[list[int]]:
     """Merge permuting copies into the product that reads each of their elements once, as with one query and all keys.
 
-    Such a product may just as well read the source of the copy.
+    Such a product may just as well read the source of the copy. An unknown number of queries may be one.
     """
     readers = [{at for at, producers in enumerate(dependences) if p in producers} for p in range(len(stages))]
     merged = [list(g) for g in groups]
     for group in groups:
         (reader, *more) = {r for at in group for r in readers[at]} - set(group) or {-1}
-        if more or reader < 0 or not products[reader] or not all(_only_moves_elements(stages[at]) for at in group):
+        if more or reader < 0 or not products[reader] or not all(stages[at].only_moves_elements for at in group):
             continue
-        if stages[reader].reads_once(stages[max(group)].stores[0].buffer):
+        if stages[reader].may_read_once(stages[max(group)].stores[0].buffer):
             merged.remove(group)
             target = next(g for g in merged if reader in g)
             target[:] = sorted([*group, *target])
     return merged
-
-
-def _only_moves_elements(stage: Stage) -> bool:
-    """Return True for a stage that only moves elements: one store of a loaded value, no reduction."""
-    return not stage.reduced and len(stage.stores) == 1 and isinstance(stage.stores[0].value, tir.BufferLoad)
 
 
 def _build_parts(

@@ -61,9 +61,10 @@ class _Folder(RelaxMutator):
         super().visit_binding(binding)
         value: Any = binding.value  # type: ignore[attr-defined]
         func = self._function(value)
-        axes = permutation(func) if func is not None and len(value.args[1].fields) == 1 else None
+        tensors = [] if func is None else [a for a in value.args[1].fields if not isinstance(a, relax.PrimValue)]
+        axes = permutation(func) if func is not None and len(tensors) == 1 else None
         if axes is not None and isinstance(binding, relax.VarBinding):
-            self._copies[binding.var] = (self.visit(value.args[1].fields[0]), axes)
+            self._copies[binding.var] = (self.visit(tensors[0]), axes)
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         func = self._function(expr)
@@ -84,20 +85,23 @@ class _Folder(RelaxMutator):
         return call_tir(self.builder.add(product, f"{name}_T"), product, arguments, expr.struct_info)  # type: ignore[arg-type]
 
     def _function(self, expr: Any) -> tir.PrimFunc | None:
-        """Return the unscheduled TIR function that a call calls with tensors alone, or None."""
+        """Return the unscheduled TIR function that a call calls with tensors and sizes, or None."""
         func = self.module.functions.get(tir_callee(expr) or "")
         if not is_call(expr, CALL_TIR.name) or not isinstance(func, tir.PrimFunc) or len(expr.args) != 2:
             return None
-        plain = isinstance(expr.args[1], relax.Tuple) and why_ineligible(func) is None and None not in func.buffers
-        return func if plain else None
+        if not isinstance(expr.args[1], relax.Tuple) or why_ineligible(func) is not None:
+            return None
+        numbers = [isinstance(a, relax.PrimValue) for a in expr.args[1].fields]
+        return func if [b is None for b in func.buffers] == [*numbers, False] else None
 
 
 def permutation(func: tir.PrimFunc) -> Axes | None:
     """Match a function that copies a tensor transposed; return the output position of each input axis."""
     stages = stages_of(func)
-    if len(stages) != 1 or len(func.buffers) != 2 or len(stages[0].stores) != 1 or not stages[0].plain:
+    tensors = [b for b in func.buffers if b is not None]
+    if len(stages) != 1 or len(tensors) != 2 or len(stages[0].stores) != 1 or not stages[0].plain:
         return None
-    ((store,), (source, target)) = stages[0].stores, func.buffers
+    ((store,), (source, target)) = stages[0].stores, tensors
     if not isinstance(store.value, tir.BufferLoad) or store.value.buffer is not source or store.buffer is not target:
         return None
     loaded, stored = store.value.indices, store.indices
@@ -128,8 +132,12 @@ def _fold_into_product(func: tir.PrimFunc, permutations: tuple[Axes | None, ...]
         if axes is None:
             continue
         readers = [s for s in stages if any(a.buffer is buffer for a in s.accesses)]
+        if buffer is None or len(readers) != 1:
+            return None
         operand = next((o for o in (product.lhs, product.rhs) if o.buffer is buffer), None)
-        if buffer is None or readers != products or operand is None or operand.windows:
+        windows = product.lhs.windows or product.rhs.windows
+        copied = not windows and readers[0].only_moves_elements
+        if not copied and (readers != products or operand is None or operand.windows):
             return None
         rewritten = _TransposeRewriter(buffer, axes).visit(rewritten)
     return renew_vars(rewritten)

@@ -74,3 +74,33 @@ def test_convolutions_keep_their_layout() -> None:
     lines = ["t = R.permute_dims(x, axes=[0, 3, 1, 2])", "y = R.nn.conv2d(t, w)"]
     lowered = mlcc.run_passes(graph({"x": "1, 5, 5, 3", "w": "4, 3, 3, 3"}, *lines), "normalize,lower-to-tir")
     mlcc.assert_structural_equal(mlcc.run_passes(lowered, "fold-transposes"), lowered)
+
+
+CACHED = """
+@R.function
+def main(q: R.Tensor((1, "m", 2, 16), "float32"), past: R.Tensor((1, 2, "p", 16), "float32"),
+         new: R.Tensor((1, 2, "m", 16), "float32")):
+    m = T.int64()
+    p = T.int64()
+    with R.dataflow():
+        cache = R.concat((past, new), axis=2)
+        k = R.permute_dims(cache, axes=[0, 2, 1, 3])
+        y = R.nn.attention(q, k, k, causal_mask="BottomRight")
+        R.output(y)
+    return y
+"""
+
+
+def test_attention_reads_a_cache_in_place() -> None:
+    """Both products read the concatenation itself, whatever the number of queries and of keys."""
+    before = mlcc.parse(CACHED)
+    scheduled = mlcc.run_passes(before, "O2", target=NATIVE)
+    assert not [name for name in called(scheduled) if "permute" in name or "transpose1" in name]
+    products = [f for name, f in scheduled.functions.items() if name.endswith(("NT_T", "NN_T"))]
+    assert len(products) == 2
+    main = mlcc.load(mlcc.build(before, NATIVE))["main"]
+    rng = np.random.default_rng(0)
+    for new, past in ((1, 0), (1, 33), (7, 0), (5, 100), (33, 1)):
+        shapes = (1, new, 2, 16), (1, 2, past, 16), (1, 2, new, 16)
+        given = [rng.standard_normal(shape, "float32") for shape in shapes]
+        np.testing.assert_allclose(main(*given), run_function(before, "main", given), 1e-4, 1e-5)
