@@ -158,9 +158,10 @@ def _block_columns(kernel: Kernel, product: Contraction, packable: dict[tir.Buff
         not_applicable("the columns are not a whole number of vectors")
     vectors = size // lanes
     max_vectors = max(kernel.facts.l1_bytes // 2 // kernel.facts.vector_bytes // 2, 1)
-    rows_of_bytes = [b for b, in_words in packable.items() if not in_words and b.dtype.bits == 8]
-    if rows_of_bytes and True not in packable.values():
-        max_vectors = min(max_vectors, max(PANEL_ROW_BYTES // lanes, 1))
+    depth = product.extent(product.k[0])
+    for buffer, in_words in packable.items():
+        if not in_words and tir.const_int(buffer.shape[0]) == depth:
+            max_vectors = min(max_vectors, max(PANEL_ROW_BYTES * 8 // buffer.dtype.bits // lanes, 1))
     widths = [n for n in range(1, min(vectors, max_vectors) + 1) if vectors % n == 0]
     cores = kernel.facts.cores
     balanced = [n for n in widths if (vectors // n) % cores == 0 or vectors // n >= PIECES_PER_CORE * cores]

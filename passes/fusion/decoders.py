@@ -12,7 +12,7 @@ from mlcc.ops import FusionKind
 from mlcc.passes.auto_schedule.contraction import Contraction, match_contraction
 from mlcc.passes.auto_schedule.stage import stages_of
 from mlcc.passes.fusion.fusion_graph import Group
-from mlcc.passes.graph.integer_products import MAX_ROWS
+from mlcc.passes.graph.few_rows import MAX_ROWS
 from mlcc.relax.queries import call_arguments, tir_callee, used_vars
 
 MIN_GAIN = 2  # least size ratio of an operand to its encoded form

@@ -12,11 +12,12 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.tensor_data import TensorData
 from mlcc.passes.graph.dead_code import remove_unused
+from mlcc.passes.graph.few_rows import decodes_weight
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.lowering.work_estimate import module_work
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import shape_expr, tensor_info
-from mlcc.relax.queries import is_call, tir_callee
+from mlcc.relax.queries import DefUse, is_call, tir_callee
 
 WORK_LIMIT = 1 << 22  # most operations of a TIR function that is evaluated
 
@@ -27,7 +28,8 @@ class FoldConstants(Pass):
 
     Operators are evaluated in dataflow blocks, where nothing has side effects. A result with more than `limit` elements
     is left to run time, unless it is no larger than its operands; so is one with more than `created` elements that has
-    no tensor operands, as those of `R.zeros` and `R.arange`.
+    no tensor operands, as those of `R.zeros` and `R.arange`. With `decoding`, weights of 16 bits that become float32
+    for products of at most 32 or an unknown number of rows are left, too: `fuse{dequantize}` converts them there.
 
     Before:  lv = R.permute_dims(R.const([[1, 2], [3, 4]], "float32"))
              gv = R.matmul(x, lv)
@@ -37,20 +39,44 @@ class FoldConstants(Pass):
     name: ClassVar[str] = "fold-constants"
     limit: int = 1 << 16
     created: int = 1 << 10
+    decoding: bool = False
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         def fold(_: str, func: relax.Function) -> relax.Function:
-            return remove_unused(_Folder(module, self.limit, self.created).visit_function(func), module)
+            left = _decoded_weights(func) if self.decoding else frozenset[relax.Var]()
+            return remove_unused(_Folder(module, self.limit, self.created, left).visit_function(func), module)
 
         return map_relax_functions(module, fold)
 
 
+def _decoded_weights(func: relax.Function) -> frozenset[relax.Var]:
+    """Return the variables that are converted from 16 bits to float32 for a product of few rows alone."""
+    uses = DefUse.of(func)
+    weights = [value.args[1] for value in uses.value.values() if decodes_weight(value)]  # type: ignore[attr-defined]
+    return frozenset(w for w in weights if uses.count.get(w) == 1 and _widens(uses.value.get(w)))
+
+
+def _widens(value: relax.Expr | None) -> bool:
+    """Return True for a conversion of numbers of 16 bits to float32."""
+    if not is_call(value, "relax.astype"):
+        return False
+    source, target = (getattr(e.struct_info, "dtype", None) for e in (value.args[0], value))  # type: ignore[union-attr]
+    return str(source) in ("float16", "bfloat16") and str(target) == "float32"
+
+
 class _Folder(RelaxMutator):
-    def __init__(self, module: IRModule, limit: int, created: int) -> None:
+    """Fold constants, but for the values of the variables `left`."""
+
+    def __init__(self, module: IRModule, limit: int, created: int, left: frozenset[relax.Var] = frozenset()) -> None:
         super().__init__(module)
+        self.left, self.leaves = left, False
         self.limit = limit
         self.created = created
         self.known: dict[relax.Var, relax.Expr] = {}
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        self.leaves = binding.var in self.left
+        super().visit_binding(binding)
 
     def put(self, binding: relax.Binding) -> None:
         super().put(binding)
@@ -84,7 +110,8 @@ class _Folder(RelaxMutator):
     # ------------------------------------------------------------ operators
 
     def fold(self, call: relax.Call) -> relax.Expr | None:
-        return fold_call(call, self.limit, self.created)
+        is_large = (_size(call.struct_info) or 0) > self.limit
+        return None if self.leaves and is_large else fold_call(call, self.limit, self.created)
 
     def fold_tir(self, call: relax.Call) -> relax.Expr | None:
         """Return the results of a TIR function on constants; None if they are large, or expensive to compute."""

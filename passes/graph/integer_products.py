@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, ClassVar
 
 from mlcc import ops
@@ -15,13 +14,12 @@ from mlcc.ir.node import replace
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import values
 from mlcc.ops.registry import Cost
+from mlcc.passes.graph.few_rows import decodes_weight
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import tensor_info
 from mlcc.relax.queries import DefUse, is_call, is_primitive
 
-MAX_ROWS = 32  # with more rows, decoding weights in advance pays
-COLUMNS = 16  # whose multiples are whole vectors of any CPU
 _INT32_BOUND = 2**31  # the bound of int32 sums
 _MAX_MAGNITUDE = {"int8": 128, "uint8": 255}  # the largest magnitude of an element
 _LAYOUTS = {  # of the data and the weights, by convolution
@@ -103,18 +101,14 @@ class _Rewriter(RelaxMutator):
 
     def _product_of_encoded(self, call: relax.Call) -> relax.Expr | None:
         """Give constant weights of a product of few rows a single group of rows; groups are decoded inside products."""
-        weight = self._quantized_source(call.args[1])
-        m, n = (_dims(arg) for arg in call.args)
-        if weight is None or m is None or n is None or len(n) != 2 or weight.axis not in (None, 1):
+        weight = self._quantized_source(call.args[1]) if decodes_weight(call) else None
+        if weight is None or weight.axis not in (None, 1):
             return None
-        constant = self.uses.resolve(weight.data)
-        depth, columns = (tir.const_int(extent) or 1 for extent in n)
-        rows = prod(tir.const_int(extent) or 1 for extent in m[:-1])
-        if not isinstance(constant, relax.Constant) or rows > MAX_ROWS or depth % 2 or columns % COLUMNS:
+        if not isinstance(self.uses.resolve(weight.data), relax.Constant):
             return None
 
         def of_group(value: relax.Expr) -> relax.Expr:
-            return self.emit_op("reshape", value, values.shape_expr([1, 1 if _is_single(value) else columns]))
+            return self.emit_op("reshape", value, values.shape_expr([1, 1 if _is_single(value) else -1]))
 
         integers, scale, points = self._integers(weight), of_group(weight.scale), _array(self.uses.resolve(weight.zero))
         single = points is not None and (points == points.reshape(-1)[:1]).all()

@@ -3,6 +3,8 @@
 SHAPES = "normalize,broadcast-operands,check-shapes"
 # fold the results of `R.ones` and the like as those of other operators, for packed weights and masks
 FOLDED = "fold-constants{created=65536}"
+# the same, without weights that `FUSED_DECODING` decodes inside products
+FOLDED_DECODING = "fold-constants{created=65536 decoding=true}"
 # fusion kinds are derived from the TIR functions
 FUSED = "annotate-op-pattern,fuse,fuse-tir{keep-public=true}"
 # the same, with dequantization fused into products
@@ -11,7 +13,9 @@ FUSED_DECODING = "annotate-op-pattern,fuse{dequantize=true},fuse-tir{keep-public
 LOWERED = "lower-to-tir{accurate=true check-indices=true}"
 PROMOTED = "promote-narrow-floats"
 OPERATORS = f"{LOWERED},{PROMOTED}"
-SHARED_WORK = f"fold-batch-norm{{strict=true}},eliminate-common-subexpr,{FOLDED}"
+_NORMS_AND_SUBEXPR = "fold-batch-norm{strict=true},eliminate-common-subexpr"
+SHARED_WORK = f"{_NORMS_AND_SUBEXPR},{FOLDED}"
+SHARED_WORK_DECODING = f"{_NORMS_AND_SUBEXPR},{FOLDED_DECODING}"
 
 # without schedules: the code depends only on the loops
 _ALL = f"{SHAPES},canonicalize,{SHARED_WORK},dead-code,{LOWERED},{FUSED},{PROMOTED}"

@@ -5,11 +5,20 @@ from __future__ import annotations
 from mlcc.backends import Backend, LazyFunction
 from mlcc.machine.target import LlvmTarget
 from mlcc.outputs import ASSEMBLY, LLVM_IR, OBJECT, SHARED, STATIC
-from mlcc.passes.manage.levels import FOLDED, FUSED_DECODING, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
+from mlcc.passes.manage.levels import (
+    FOLDED_DECODING,
+    FUSED_DECODING,
+    LEVELS,
+    LOWERED,
+    PROMOTED,
+    SHAPES,
+    SHARED_WORK_DECODING,
+)
 
 _SCHEDULED = (
-    f"{SHAPES},canonicalize,integer-products,{SHARED_WORK},auto-layout,{FOLDED},dead-code,winograd,{LOWERED},"
-    f"split-kernels,fold-transposes,dead-code,{FUSED_DECODING},{PROMOTED},version-kernels,auto-schedule,pack-weights"
+    f"{SHAPES},canonicalize,integer-products,{SHARED_WORK_DECODING},auto-layout,{FOLDED_DECODING},dead-code,"
+    f"winograd,{LOWERED},split-kernels,fold-transposes,dead-code,{FUSED_DECODING},{PROMOTED},version-kernels,auto-schedule,"
+    "pack-weights"
 )
 BACKEND = Backend(
     options=LlvmTarget,

@@ -143,6 +143,20 @@ def test_constant_weights_stay_encoded(matrix: str, scales: int, zeros: str) -> 
         )
 
 
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_constant_halves_stay_encoded(kind: str) -> None:
+    """For few rows, or an unknown number; in floats for many."""
+    weights, matrix = _weights(kind, 1000, 80)
+    for rows, stays in (("m", True), ("4", True), ("64", False)):
+        module = bind_params("main", {"q": weights[0]})(mlcc.parse(_text(kind, rows, 1000, 80)))
+        lowered = mlcc.run_passes(module, "O2", target="llvm{cpu=znver4}")
+        assert any("cast" in name for name in lowered.functions) == stays
+        count = 3 if rows == "m" else int(rows)
+        x = np.random.default_rng(count).normal(size=(1, count, 1000)).astype("float32")
+        main = mlcc.load(mlcc.build(module, "llvm{cpu=native}"))["main"]
+        np.testing.assert_allclose(main(x), x.astype("float64") @ matrix, rtol=1e-4, atol=1e-3)
+
+
 def _answers(text: str, pipeline: str = "dequantize=true") -> dict[str, Any]:
     before = f"normalize,lower-to-tir{{accurate=true}},annotate-op-pattern,fuse{{{pipeline}}},fuse-tir"
     facts = CpuFacts.of(Target.parse("llvm{cpu=znver4}"))
