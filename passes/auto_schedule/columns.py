@@ -56,6 +56,7 @@ def columns(kernel: Kernel) -> str:
         kernel.sch.compute_at(block, outer[-1])
     for block in sums:
         kernel.sch.set_scope(block, 0, "local")
+        _separate_rows(kernel, block, tile)
     reduction_loops = [(block, _schedule_stage(kernel, block, len(outer), tile)) for block in others]
     level = place_copies(kernel, copies, outer, width.lanes) if copies else 0
     if parallel:
@@ -274,6 +275,18 @@ def _tile_output(kernel: Kernel, last: BlockRV, tile: Tile) -> list[LoopRV]:
         sch.unroll(loop)
     sch.vectorize(lane)
     return outer
+
+
+def _separate_rows(kernel: Kernel, block: BlockRV, tile: Tile) -> None:
+    """Let the rows of a tile begin at whole vectors.
+
+    Else the last vector of a row, of which some lanes are off, would overlap the next row, and neither could stay in
+    registers.
+    """
+    shape = kernel.stage(block).stores[0].buffer.shape
+    width = tir.const_int(shape[-1])
+    if tile.rows > 1 and len(shape) > 1 and width is not None and width % tile.width.lanes:
+        kernel.sch.storage_align(block, 0, len(shape) - 2, tile.width.lanes, 0)
 
 
 def _schedule_stage(kernel: Kernel, block: BlockRV, outer_count: int, tile: Tile) -> LoopRV | None:

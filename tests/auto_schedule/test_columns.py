@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import mlcc
 from mlcc.ir.module import IRModule
-from tests.auto_schedule.kernels import assert_same_results, chosen, graph, lowered
+from tests.auto_schedule.kernels import assert_same_results, chosen, graph, lowered, scheduled
 
 POOLS = ("max", "avg")
 COLUMNS = {
@@ -141,3 +141,12 @@ def test_symbolic_columns_keep_results(kind: str, size: int) -> None:
     else:
         mod = grouped("NHWC", ["n", 9], 16, (1, 1), 3, 1, 1)
     assert_same_results(mod, {"n": size})
+
+
+@pytest.mark.parametrize(("width", "aligned"), [(51, True), (33, True), (64, False)])
+def test_rows_of_a_tile_do_not_overlap(width: int, aligned: bool) -> None:
+    """Where lanes of a row's last vector are off, the next row begins at a whole vector, and both stay in registers."""
+    mod = lowered(graph(tensor("x", [12, 40, width]), "y = R.sum(x, axis=[1])", result="y"))
+    assert_same_results(mod)
+    made = scheduled(mod, "llvm{triple=x86_64-linux-gnu cpu=x86-64-v4 num-cores=2}")
+    assert ("buffer_dim_align" in mlcc.script(made)) is aligned
