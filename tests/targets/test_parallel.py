@@ -410,6 +410,52 @@ def test_every_index_runs_once_in_forks_too(advice: str) -> None:
     assert not wrong(100)
 
 
+_PIECES = """
+define i32 @note(ptr %sizes, i64 %begin, i64 %end) {
+  %size = sub i64 %end, %begin
+  %at = getelementptr i64, ptr %sizes, i64 %begin
+  store i64 %size, ptr %at
+  ret i32 0
+}
+define void @divide(ptr %sizes, i64 %n, i64 %grain, i32 %threads) {
+  call void @own_pool_v1_set_num_threads(i32 %threads)
+  %code = call i32 @own_pool_v1_run_work(ptr @note, ptr %sizes, i64 %n, i64 %grain, i64 1000000000)
+  ret void
+}
+"""
+
+
+def test_pieces_are_as_many_for_each_thread() -> None:
+    """At least `grain` indices each but the last; where there are few, no thread has a round more than another."""
+    module = ModuleText(Machine().triple)
+    add_pool(module)
+    text = module.text().replace("@mlcc_pool_v1", "@own_pool_v1")
+    obj = elf.read_object(compile_text(text + _PIECES, Machine()).obj)
+    image = link_image(obj, lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL))
+    types = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32)
+    divide = ctypes.CFUNCTYPE(None, *types)(image.functions["divide"])
+
+    def pieces(n: int, grain: int, threads: int) -> list[int]:
+        sizes = np.zeros(n, "int64")
+        divide(sizes.ctypes.data, n, grain, threads)
+        return [int(size) for size in sizes if size]
+
+    assert pieces(16, 5, 2) == [8, 8]
+    assert pieces(34, 1, 2) == [1] * 34
+    assert pieces(13, 1, 2) == [1] * 13
+    assert pieces(7, 4, 2) == [4, 3]
+    assert pieces(100, 30, 3) == [34, 34, 32]
+    assert pieces(80, 9, 3) == [14, 14, 14, 14, 14, 10]
+    for n in (2, 3, 17, 64, 257, 5000):
+        for grain in (1, 2, 7, 100):
+            for threads in (2, 3, 4):
+                sizes = pieces(n, grain, threads)
+                assert sum(sizes) == n
+                if n > grain:
+                    assert min(sizes[:-1]) >= grain and len(sizes) <= 32 * threads
+                    assert len(sizes) >= 16 * threads or n // grain < 16 * threads
+
+
 def test_the_state_of_the_pool_has_the_size_it_says() -> None:
     """What a fork wipes is all before the field of the process."""
     text = ModuleText("x86_64-unknown-linux-gnu")

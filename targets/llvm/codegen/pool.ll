@@ -60,6 +60,9 @@ entry:
 ; order. `work` is how many nanoseconds one thread would take, by estimate. 0, or the error of the first piece that failed.
 ; A call while another is under way runs on its own thread.
 ;
+; With t threads there are 16 t to 32 t pieces where `grain` allows as many. Where it allows fewer than 4 t, there are as many
+; for each thread: the last of unequal rounds would leave threads without work.
+;
 ; Sleeping workers are woken for $long ns of work or more: the wake takes the caller 7 to 20 us, and the workers begin some
 ; ten later. A shorter job that finds all of them asleep runs alone, unless another such job came shortly
 ; before: then there are many, and the workers stay awake between them.
@@ -104,11 +107,23 @@ take:
 divide:
   %wide = zext i32 %threads to i64
   %pieces = shl i64 %wide, 4
+  %fair = shl i64 %wide, 2
+  %possible = udiv i64 %n, %least
   %n.less = sub i64 %n, 1
-  %even = udiv i64 %n.less, %pieces
-  %even.up = add i64 %even, 1
-  %fine = icmp ult i64 %even.up, %least
-  %chunk = select i1 %fine, i64 %least, i64 %even.up
+  %plenty = icmp uge i64 %possible, %pieces
+  %even = udiv i64 %n, %pieces
+  %enough = icmp uge i64 %possible, %fair
+  %single = icmp eq i64 %least, 1
+  %balanced = or i1 %enough, %single
+  %rounds = udiv i64 %possible, %wide
+  %scarce = icmp eq i64 %rounds, 0
+  %in.rounds = mul i64 %rounds, %wide
+  %equal = select i1 %scarce, i64 1, i64 %in.rounds
+  %each.less = udiv i64 %n.less, %equal
+  %each = add i64 %each.less, 1
+  %of.rounds = select i1 %scarce, i64 %least, i64 %each
+  %of.few = select i1 %balanced, i64 %least, i64 %of.rounds
+  %chunk = select i1 %plenty, i64 %even, i64 %of.few
   %chunks.less = udiv i64 %n.less, %chunk
   %chunks = add i64 %chunks.less, 1
   %few = icmp ult i64 %chunks, %wide
