@@ -24,13 +24,13 @@ def conv_chain(layers: int) -> Text:
 
 
 def residual_chain(layers: int) -> Text:
-    """Blocks of two convolutions and an addition of what they read; two layers each."""
+    """Blocks of two convolutions and an addition of what they read, kept between 0 and 6; two layers each."""
     w = Writer()
     x = w.param("x", 1, 8, 16, 16)
     for i in range(layers // 2):
         y = w.let(f"R.nn.relu({w.conv_bias(x, f'l{i}_1', 8, 8, 3)})")
         y = w.conv_bias(y, f"l{i}_2", 8, 8, 3)
-        x = w.let(f"R.nn.relu({w.let(f'R.add({y}, {x})')})")
+        x = w.let(f"R.nn.relu6({w.let(f'R.add({y}, {x})')})")
     return w.text(x, (1, 8, 16, 16))
 
 
