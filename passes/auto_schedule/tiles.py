@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
@@ -124,6 +125,7 @@ PARTS: tuple[tuple[str, str, Callable[[Tile], int]], ...] = (
 )
 
 
+@functools.lru_cache(maxsize=1024)  # layers of one shape ask again and again
 def best_tile(
     facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True,
     panel: int = 0,

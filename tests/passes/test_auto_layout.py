@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import mlcc
+from bench.speed.chains import conv_chain
 from mlcc.interp import run_function
 from mlcc.ir.module import IRModule
+from mlcc.passes.auto_schedule import tiles
 from tests.passes.networks import Network
 
 AVX512 = "llvm{cpu=skylake-avx512}"
@@ -184,3 +186,16 @@ def test_norms_fold_strictly(training: bool, more: list[str], stays: int) -> Non
     module = function({"x": (1, 2, 4, 4)}, [*lines, f"y = (m, {'z' if more else 'm'})"])
     assert mlcc.run_passes(module, "fold-batch-norm{strict=true}").script().count("nn.batch_norm") == stays
     assert mlcc.run_passes(module, "fold-batch-norm").script().count("nn.batch_norm") == 0
+
+
+def test_layers_of_one_shape_are_rated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rated: list[object] = []
+    whole = tiles.tiles
+    monkeypatch.setattr(tiles, "tiles", lambda *args: rated.append(args) or whole(*args))
+    counts = []
+    for layers in (4, 8):
+        tiles.best_tile.cache_clear()
+        rated.clear()
+        mlcc.run_passes(mlcc.parse(conv_chain(layers).source), "auto-layout", target=AVX512)
+        counts.append(len(rated))
+    assert counts[0] == counts[1] == len(set(map(repr, rated)))
