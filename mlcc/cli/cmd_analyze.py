@@ -1,4 +1,4 @@
-"""`mlcc analyze k.mlc -t cuda`: memory traffic and conflicts of a kernel on a GPU, by emulation."""
+"""`mlcc analyze k.mlc -t cuda`: memory traffic, conflicts and a roofline of a kernel on a GPU, by emulation."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from mlcc.cli.options import in_option, level_option, load_option, pipeline_opti
 @in_option("Arrays by parameter name (default: random ones)")
 @size_option
 @click.option("--func", metavar="NAME", help="The function to run (default: main, or the only one).")
+@click.option(
+    "--blocks",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Run only the first N blocks of each launch, for large arrays: results are incomplete.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @target_option("cuda")
 @level_option
 @pipeline_option
 @load_option
 def command(
-    file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, as_json: bool, target: str,
-    level: int | None, pipeline: str | None,
+    file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, blocks: int | None, as_json: bool,
+    target: str, level: int | None, pipeline: str | None,
 ) -> int:  # fmt: skip
     """Report the cost of each memory access of the kernels of FILE on a GPU: sectors of global memory, bank conflicts
-    of shared memory, and occupancy.
+    of shared memory; occupancy; and the least time that each launch needs, with the resource that bounds it.
 
     A run is emulated on the CPU, on random arrays where none are given, and its addresses are counted. Data races and
     invalid accesses are reported as well (exit code 1).
@@ -37,7 +43,7 @@ def command(
 
     require_gpu(target, "E0747")
     artifact = build_artifact(file, target, level, pipeline)
-    device = MeasuringDevice(artifact.launch.kernels, GpuFacts.of(target))
+    device = MeasuringDevice(artifact.launch.kernels, GpuFacts.of(target), blocks)
     exe = load(artifact, device=device)
     callee = find_function(exe, func)
     (arguments,) = choose_inputs([callee], load_inputs(inputs), True, sizes)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlcc.ir import tir
 from mlcc.targets.emulate.checks import Checks, Site
 from mlcc.targets.emulate.threads import WARP
 
@@ -57,6 +58,33 @@ def accesses(trace: np.ndarray, checks: Checks) -> list[Access]:
         if len(rows) and site.root is not None:
             entries.append(_access(rows, site))
     return entries
+
+
+def touched_bytes(trace: np.ndarray, checks: Checks) -> dict[tir.Var, int]:
+    """Return the bytes of global memory in sectors that traced accesses touch at least once, by the memory's data."""
+    touched: dict[tir.Var, list[np.ndarray]] = {}
+    for number, site in enumerate(checks.sites):
+        rows = trace[trace[:, 0] == number]
+        if len(rows) and site.root is not None and site.root.scope == "global":
+            first, last = rows[:, 3] // SECTOR, (rows[:, 3] + rows[:, 4] - 1) // SECTOR
+            touched.setdefault(site.root.data, []).append(np.unique(_expand_ranges(first, first, last)[1]))
+    return {data: len(np.unique(np.concatenate(sectors))) * SECTOR for data, sectors in touched.items()}
+
+
+def without_reuse(trace: np.ndarray, checks: Checks) -> np.ndarray:
+    """Return the trace without repeated reads of shared memory: those that a thread makes in one iteration of the loops
+    that are not unrolled. The compiler keeps their values in registers."""
+    if not len(trace) or np.array_equal(trace[:, 2], trace[:, 6]):
+        return trace
+    roots = np.array([-1 if s.root is None else s.root.number for s in checks.sites])
+    is_read = np.array([s.root is not None and s.root.scope != "global" and s.what == "read" for s in checks.sites])
+    reads = np.flatnonzero(is_read[trace[:, 0]])
+    rows = trace[reads]
+    access = _row_ids((roots[rows[:, 0]], rows[:, 5], rows[:, 1], rows[:, 6], rows[:, 3], rows[:, 4]))
+    kept = np.ones(len(trace), bool)
+    kept[reads] = False
+    kept[reads[np.unique(access, return_index=True)[1]]] = True
+    return trace[kept]
 
 
 def whole_blocks(trace: np.ndarray, room: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from mlcc.ir import tir
@@ -33,7 +33,7 @@ class CheckedEmitter(ThreadEmitter):
         super().__init__(fn, ctx, storage)
         self._checks = kernel_checks
         self._stmt: Stmt = tir.Evaluate(tir.IntImm(INT64, 0))
-        self._loops: list[tir.Var] = []
+        self._loops: list[tir.For] = []
         self._counted = True  # accesses count as memory requests
         self._copied: tir.Call | None = None  # the barrier at which the copy engine completes the current stores
         ctx.module.helper(_MARKS, ir_functions("shadow_memory.ll"))
@@ -52,7 +52,7 @@ class CheckedEmitter(ThreadEmitter):
             if isinstance(stmt, tir.BufferStore):
                 self._store(stmt)
             elif isinstance(stmt, tir.For):
-                self._loops.append(stmt.var)
+                self._loops.append(stmt)
                 super().plain_body((stmt,))
                 self._loops.pop()
             elif isinstance(stmt, tir.AttrStmt) and stmt.key == checks.COPIED and isinstance(stmt.value, tir.Call):
@@ -322,15 +322,22 @@ class CheckedEmitter(ThreadEmitter):
         if (
             state.trace and self._copied is None and self._counted
         ):  # copies by the copy engine are not requests of a warp
-            key = integer("i64", 0)
-            for var in self._loops:
-                if var in self.values and var not in state.threads.axes:
-                    key = fn.binary("add", fn.binary("mul", key, integer("i64", _FACTOR)), self.index(var))
+            loops = [x for x in self._loops if x.var in self.values and x.var not in state.threads.axes]
+            rolled = [x for x in loops if not x.annotations.get(checks.UNROLLED)]
+            key = self._iteration(loops)
+            outer = key if len(rolled) == len(loops) else self._iteration(rolled)
             thread = self.expr(state.threads.number)
             args = [self._report_pointer(), integer("i32", site), thread, key, offset, integer("i64", count)]
-            fn.call("void", "@mlcc_emulate_trace", [*args, self.expr(state.block)])
+            fn.call("void", "@mlcc_emulate_trace", [*args, self.expr(state.block), outer])
         if root.is_marked:
             self._check_race(root, piece, site, same_value, *map(self.expr, (state.me, state.synced, state.clock)))
+
+    def _iteration(self, loops: Sequence[tir.For]) -> Value:
+        """Return a number of the current iteration of some nested loops."""
+        number: Value = integer("i64", 0)
+        for loop in loops:
+            number = self.fn.binary("add", self.fn.binary("mul", number, integer("i64", _FACTOR)), self.index(loop.var))
+        return number
 
     def _check_race(
         self, root: Root, piece: ByteRange, site: int, same_value: Value | None, me: Value, synced: Value, clock: Value

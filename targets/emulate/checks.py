@@ -48,6 +48,7 @@ KINDS = 9
 MAX_BARRIERS = 256  # barriers in shared memory that checks can distinguish
 COPIED = "emulate.copied"  # key of a scope whose stores are made by the copy engine, which completes bytes at a barrier
 UNCOUNTED = "emulate.uncounted"  # key of a scope whose accesses are not counted as memory requests
+UNROLLED = "emulate.unrolled"  # annotation of a loop that GPU code unrolls
 CLEAR = "emulate.clear"  # start of a block: mark its shared memory as uninitialised
 JOIN = "emulate.join"  # T.join(first thread, count, first column): join their rows of the happens-before table
 NOTE = "emulate.note"  # T.note(kind, site, thread, index, other site, other thread): report a finding

@@ -53,12 +53,15 @@ class LaunchOutcome(NamedTuple):
     """The findings of a checked launch, and its trace.
 
     There are no findings if an assertion failed, since they may all follow from that. The trace covers every
-    `stride`-th block, with a row per access: site, thread, loop iteration, offset, bytes and block.
+    n-th block, `sampled` in all, with a row per access: site, thread, loop iteration, offset, bytes, block, and the
+    iteration of the loops that are not unrolled. These blocks made `traced` accesses, which may be more than there was
+    room for.
     """
 
     findings: list[Diagnostic]
     trace: np.ndarray | None
-    stride: int
+    sampled: int = 0
+    traced: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,18 +78,20 @@ class Emulated:
     ) -> LaunchOutcome:
         """Run a grid; `args` are addresses and numbers. Raises CallError if memory runs out."""
         if 0 in (*grid, *block):
-            return LaunchOutcome([], None, 1)
+            return LaunchOutcome([], None)
         passed = [_as_bits(a, p) for a, p in zip(args, self.kernel.params, strict=True)]
         report, findings, trace, keep_alive = self._report(grid, block, args, memory_size)
         if report is None or findings is None:
             self._run(None, grid, block, shared_bytes, passed)
-            return LaunchOutcome([], None, 1)
-        stride = report[checks.STRIDE] = -(-grid[0] * grid[1] * grid[2] // _MAX_TRACED_BLOCKS)
+            return LaunchOutcome([], None)
+        count = grid[0] * grid[1] * grid[2]
+        stride = report[checks.STRIDE] = -(-count // _MAX_TRACED_BLOCKS)
         self._run(report.ctypes.data, grid, block, shared_bytes, passed)
         del keep_alive
         used = None if trace is None else trace[: report[checks.USED]]
         failed = bool(self.kernel.asserts) and ctypes.c_int32.from_address(args[-1]).value != 0
-        return LaunchOutcome([] if failed else findings.diagnostics(), used, int(stride))
+        sampled, traced = -(-count // stride), int(report[checks.USED])
+        return LaunchOutcome([] if failed else findings.diagnostics(), used, int(sampled), traced)
 
     def _run(
         self, report: int | None, grid: Sequence[int], block: Sequence[int], shared_bytes: int, passed: Sequence[Any]
@@ -132,7 +137,7 @@ class Emulated:
         words[checks.NOTIFY] = ctypes.cast(notify, ctypes.c_void_p).value or 0
         seen = np.zeros(checks.KINDS * max(len(self.checks.sites), 1) ** 2, np.int8)
         words[checks.SEEN], words[checks.SITES] = seen.ctypes.data, len(self.checks.sites)
-        trace = np.empty((self.mode.trace, 6), np.int64) if self.mode.trace else None
+        trace = np.empty((self.mode.trace, 7), np.int64) if self.mode.trace else None
         if trace is not None:
             words[checks.TRACE], words[checks.ROOM] = trace.ctypes.data, len(trace)
         return words, findings, trace, [*marks, cells, seen, order, notify]

@@ -14,7 +14,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.checked_index import INDEX_ERROR, checked_index
 from mlcc.ir.dtypes import INT32, INT64
-from mlcc.ir.node import replace
+from mlcc.ir.node import Attrs, replace
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.gpu.wgmma_layout import products
@@ -24,7 +24,7 @@ from mlcc.targets.emulate import tensor_cores  # noqa: F401, registers the matri
 from mlcc.targets.emulate.barriers import single_thread_operation
 from mlcc.targets.emulate.bulk import bulk_copy
 from mlcc.targets.emulate.checked import CheckedEmitter
-from mlcc.targets.emulate.checks import Checks
+from mlcc.targets.emulate.checks import UNROLLED, Checks
 from mlcc.targets.emulate.collectives import name_of
 from mlcc.targets.emulate.copies import asynchronous_copy, load_matrix_row
 from mlcc.targets.emulate.emitter import NOTED_INDEX, ThreadEmitter
@@ -175,7 +175,10 @@ class _LowerIntrinsics(TirMutator):
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         loop = super().stmt_for(node)
-        return replace(loop, kind=ForKind.SERIAL) if isinstance(loop, tir.For) else loop
+        if not isinstance(loop, tir.For):
+            return loop
+        annotations = Attrs({UNROLLED: True}) if loop.kind is ForKind.UNROLLED else loop.annotations
+        return replace(loop, kind=ForKind.SERIAL, annotations=annotations)
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
         if name_of(node.value) == "tir.ptx_cp_async" and isinstance(node.value, tir.Call):

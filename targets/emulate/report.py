@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.runtime.launch.device import Extents
-from mlcc.targets.emulate.analysis import Access, accesses, whole_blocks
+from mlcc.targets.emulate.analysis import Access, accesses, touched_bytes, whole_blocks, without_reuse
 from mlcc.targets.emulate.compiled import Emulated, LaunchOutcome, Mode, evaluate
 from mlcc.targets.emulate.device import EmulatedDevice
+from mlcc.targets.emulate.operations import Operations, count_operations, parameter_bytes
+from mlcc.targets.emulate.roofline import Roofline, Traffic, roofline
 from mlcc.targets.emulate.threads import WARP
 
 _PLACE_WIDTH = 40  # characters of a statement shown as a place
+# fields of a `KernelReport` that are plain data
+_FIELDS = (
+    "name", "grid", "block", "shared", "blocks", "launches", "registers", "spills", "blocks_per_sm", "occupancy",
+    "limit",
+)  # fmt: skip
 ROOM = 1 << 20  # traced accesses of one launch, at most
 
 
@@ -24,7 +34,7 @@ class KernelReport:
     """A kernel at its first launch, and the number of its launches.
 
     `blocks` is the number of blocks whose accesses were counted, of `grid` in all; `occupancy` is the fraction of a
-    multiprocessor's warps that resident blocks fill.
+    multiprocessor's warps that resident blocks fill. `operations` are those of a thread.
     """
 
     name: str
@@ -33,12 +43,15 @@ class KernelReport:
     shared: int
     blocks: int
     accesses: list[Access]
+    operations: Operations
+    traffic: Traffic
     launches: int = 1
     registers: int | None = None
     spills: int | None = None
     blocks_per_sm: int = 0
     occupancy: float = 0.0
     limit: str = ""
+    roofline: Roofline | None = None
 
     def total(self, scope: str) -> tuple[int, int]:
         """Return the units of all accesses of a scope, and their minimum."""
@@ -47,7 +60,7 @@ class KernelReport:
 
     @property
     def block_count(self) -> int:
-        return self.grid[0] * self.grid[1] * self.grid[2]
+        return prod(self.grid)
 
 
 @dataclass(eq=False)
@@ -59,8 +72,9 @@ class Report:
     findings: list[Diagnostic] = field(default_factory=list)
 
     def add(
-        self, kernel: Emulated, outcome: LaunchOutcome, grid: Sequence[int], block: Sequence[int], dynamic: int
-    ) -> None:
+        self, kernel: Emulated, outcome: LaunchOutcome, grid: Sequence[int], block: Sequence[int], dynamic: int,
+        args: Mapping[tir.Var, Any],
+    ) -> None:  # fmt: skip
         """Add a launch with its findings; accesses are only counted for the first launch of a kernel."""
         self.findings.extend(outcome.findings)
         name = kernel.kernel.name
@@ -72,7 +86,11 @@ class Report:
         blocks = len(set(trace[:, 5].tolist())) if len(trace) else 0
         shared = _static_shared(kernel) + dynamic
         accessed = accesses(trace, kernel.checks)
-        self.kernels[name] = KernelReport(name, list(grid), list(block), shared, blocks, accessed)
+        operations = count_operations(kernel.kernel, args, grid, block)
+        traffic = _traffic(kernel, outcome, trace, operations, prod(grid), args)
+        self.kernels[name] = KernelReport(
+            name, list(grid), list(block), shared, blocks, accessed, operations, traffic
+        )  # fmt: skip
 
     def assembled(self, kernels: Mapping[str, Any]) -> None:
         """Add the resources that the assembler reports for kernels, by name, and the resulting occupancy."""
@@ -81,10 +99,14 @@ class Report:
             if resources is not None:
                 kernel.registers, kernel.spills = resources.registers, resources.spill_stores + resources.spill_loads
             self._compute_occupancy(kernel)
+            threads = prod(kernel.block)
+            kernel.roofline = roofline(
+                self.facts, kernel.operations, kernel.traffic, kernel.block_count, threads, kernel.blocks_per_sm
+            )
 
     def _compute_occupancy(self, kernel: KernelReport) -> None:
         facts = self.facts
-        threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
+        threads = prod(kernel.block)
         registers = kernel.registers or 0
         kernel.blocks_per_sm = facts.blocks_at_once(threads, registers, kernel.shared)
         warps = -(-threads // WARP)
@@ -106,7 +128,9 @@ class Report:
             "gpu": str(self.facts.arch.name),
             "kernels": [
                 {
-                    **asdict(k), "sectors": k.total("global")[0], "sectors_least": k.total("global")[1],
+                    **{name: getattr(k, name) for name in _FIELDS},
+                    "roofline": None if k.roofline is None else asdict(k.roofline),
+                    "sectors": k.total("global")[0], "sectors_least": k.total("global")[1],
                     "passes": k.total("shared")[0], "passes_least": k.total("shared")[1],
                     "accesses": [{**asdict(a), "ratio": a.ratio} for a in k.accesses],
                 }
@@ -121,17 +145,68 @@ class Report:
 
 
 class MeasuringDevice(EmulatedDevice):
-    """An emulated device that reports on launches; findings do not stop it."""
+    """An emulated device that reports on launches; findings do not stop it.
 
-    def __init__(self, kernels: Sequence[Any], facts: GpuFacts) -> None:
+    With `blocks`, only as many blocks of each launch run, the first ones, and results are incomplete.
+    """
+
+    def __init__(self, kernels: Sequence[Any], facts: GpuFacts, blocks: int | None = None) -> None:
         super().__init__(kernels, facts=facts)
         self._mode = Mode(True, ROOM)
+        self._blocks = blocks
+        self._grid: Extents = (1, 1, 1)
+        self._args: Sequence[int | float | bytes] = ()
         self.report = Report(facts)
+
+    def launch(
+        self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[int | float | bytes]
+    ) -> None:
+        self._check(kernel.kernel, grid, block, shared_bytes)
+        self._args, self._grid = args, grid
+        super().launch(kernel, first_blocks(grid, self._blocks), block, shared_bytes, args)
 
     def launched(
         self, kernel: Emulated, outcome: LaunchOutcome, grid: Extents, block: Extents, shared_bytes: int
     ) -> None:
-        self.report.add(kernel, outcome, grid, block, shared_bytes)
+        args = dict(zip(kernel.kernel.params, self._args, strict=True))
+        self.report.add(kernel, outcome, self._grid, block, shared_bytes, args)
+
+
+def first_blocks(grid: Extents, count: int | None) -> Extents:
+    """Return the extents of at most `count` blocks at the start of a grid, along x first; all without a count."""
+    if count is None:
+        return grid
+    x = min(grid[0], count)
+    y = min(grid[1], max(count // max(x, 1), 1))
+    return x, y, min(grid[2], max(count // max(x * y, 1), 1))
+
+
+def _traffic(
+    kernel: Emulated, outcome: LaunchOutcome, trace: np.ndarray, operations: Operations, count: int,
+    args: Mapping[tir.Var, Any],
+) -> Traffic:  # fmt: skip
+    """Return the traffic of a launch of `count` blocks, from the accesses of `outcome.sampled` of them.
+
+    If not all accesses of these blocks were traced, those that were stand for the others, and memory that only the
+    others access counts as a whole.
+    """
+    scale = outcome.traced / len(trace) / outcome.sampled if len(trace) else 0.0
+    requests = sectors = passes = 0.0
+    for access in accesses(without_reuse(trace, kernel.checks), kernel.checks):
+        if access.scope == "global":
+            requests, sectors = requests + access.requests * scale, sectors + access.units * scale
+        else:
+            passes += access.units * scale
+    sizes = parameter_bytes(kernel.kernel, args)
+    touched: dict[tir.Var | None, float] = {data: size * count for data, size in operations.bulk.items()}
+    for data, size in touched_bytes(trace, kernel.checks).items():
+        touched[data] = size * scale * count
+    if outcome.traced > len(trace):
+        roots = (s.root for s in kernel.checks.sites if s.root is not None and s.root.scope == "global")
+        for root in roots:
+            touched.setdefault(root.data, sizes.get(root.data, 0))
+    distinct = sum(n if data is None else min(n, sizes.get(data, n)) for data, n in touched.items())
+    return Traffic(requests, sectors, passes, distinct)
 
 
 def _static_shared(kernel: Emulated) -> int:
@@ -153,9 +228,28 @@ def _table(kernel: KernelReport) -> list[str]:
         units, least = kernel.total(scope)
         if units:
             lines.append(f"  {scope} memory: {units} {unit}, {least} at the least ({counted} counted)")
+    lines += _roofline_lines(kernel.roofline)
     if kernel.accesses:
         lines += ["", *_rows(kernel.accesses)]
     return lines
+
+
+def _roofline_lines(estimate: Roofline | None) -> list[str]:
+    """Format the estimated time of a launch and the resources that need the most of it."""
+    if estimate is None:
+        return []
+    longest = sorted(estimate.bounds, key=lambda name: -estimate.bounds[name])
+    shown = ", ".join(f"{name} {_time(estimate.bounds[name])}" for name in longest[:4] if estimate.bounds[name] > 0)
+    work = f"{estimate.flops / 1e6:.3g} MFLOP, {estimate.bytes / 1e6:.3g} MB"
+    waves = f"{estimate.waves} wave{'s' * (estimate.waves != 1)}"
+    return [
+        f"  estimate: {_time(estimate.seconds)}, bound by {estimate.bound} ({work}, {waves})",
+        f"  least times: {shown}",
+    ]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} us"
 
 
 def _rows(found: Sequence[Access]) -> list[str]:

@@ -221,9 +221,9 @@ done:
   ret void
 }
 
-define internal void @mlcc_emulate_trace(ptr %report, i32 %site, i32 %thread, i64 %key, i64 %offset, i64 %bytes, i64 %block) $slow {
+define internal void @mlcc_emulate_trace(ptr %report, i32 %site, i32 %thread, i64 %key, i64 %offset, i64 %bytes, i64 %block, i64 %outer) $slow {
 entry:
-  ; the accesses of every n-th block are written down
+  ; the accesses of every n-th block are written down while there is room, and counted
   %at_stride = getelementptr i64, ptr %report, i64 $stride
   %stride = load i64, ptr %at_stride
   %rest = urem i64 %block, %stride
@@ -236,10 +236,10 @@ look:
   %used = load i64, ptr %at_used
   %room = load i64, ptr %at_room
   %fits = icmp slt i64 %used, %room
-  br i1 %fits, label %add, label %done
+  br i1 %fits, label %add, label %count
 add:
   %trace = load ptr, ptr %at_trace
-  %at = mul i64 %used, 6
+  %at = mul i64 %used, 7
   %entry_at = getelementptr i64, ptr %trace, i64 %at
   %wide_site = zext i32 %site to i64
   %wide_thread = zext i32 %thread to i64
@@ -254,6 +254,8 @@ add:
   store i64 %bytes, ptr %p4
   %p5 = getelementptr i64, ptr %entry_at, i64 5
   store i64 %block, ptr %p5
+  %p6 = getelementptr i64, ptr %entry_at, i64 6
+  store i64 %outer, ptr %p6
   br label %count
 count:
   %more = add i64 %used, 1

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import mlcc
+from mlcc.machine.gpu_rates import GpuRates
+from mlcc.machine.gpu_tables import GpuFacts
 from tests.cli.test_cli import Tool
 
 TRANSPOSE = """
@@ -167,3 +170,111 @@ def test_analyze_does_not_take_minutes(tool: Tool) -> None:
 def test_analyze_reports_faults(tool: Tool) -> None:
     tool.file("t.mlc", TRANSPOSE.format(row=33, sync="T.evaluate(0)"))
     assert "E0742" in fails(tool, "analyze", "t.mlc", "-t", "cuda")
+
+
+def estimate(tool: Tool, text: str, arch: str, *options: str) -> dict[str, Any]:
+    """The roofline of the only kernel of a text."""
+    tool.file("roof.mlc", text)
+    found = json.loads(tool("analyze", "roof.mlc", "-t", f"cuda{{arch={arch}}}", "--json", *options))
+    (kernel,) = found["kernels"]
+    roofline: dict[str, Any] = kernel["roofline"]
+    return roofline
+
+
+ADD = """
+@R.function
+def main(x: R.Tensor((8192, 1024), "float32"), y: R.Tensor((8192, 1024), "float32")):
+    with R.dataflow():
+        z = R.add(x, y)
+        R.output(z)
+    return z
+"""
+MATMUL = """
+@R.function
+def main(x: R.Tensor(({m}, {k}), "{dtype}"), w: R.Tensor(({k}, {n}), "{dtype}")):
+    with R.dataflow():
+        y = R.matmul(x, w)
+        R.output(y)
+    return y
+"""
+
+
+def test_the_roofline_of_an_addition_is_memory(tool: Tool) -> None:
+    """Three arrays of 32 MiB at the bandwidth of an H100, 3352 GB/s."""
+    roofline = estimate(tool, ADD, "sm_90", "--blocks", "8")
+    assert roofline["bound"] == "memory" and roofline["flops"] == 8192 * 1024
+    assert roofline["bytes"] == 3 * 4 * 8192 * 1024
+    assert roofline["bounds"]["memory"] == pytest.approx(roofline["bytes"] / 3352e9)
+    assert roofline["seconds"] == pytest.approx(roofline["bounds"]["memory"] + 3e-6)
+    text = tool("analyze", "roof.mlc", "-t", "cuda{arch=sm_90}", "--blocks", "8")
+    assert "estimate: 33.0 us, bound by memory (8.39 MFLOP, 101 MB, " in text
+
+
+def test_the_roofline_of_a_small_kernel_is_its_launch(tool: Tool) -> None:
+    roofline = estimate(tool, SOUND, "sm_80")
+    assert roofline["bound"] == "launch" and 3e-6 < roofline["seconds"] < 6e-6
+    assert roofline["flops"] == 0 and roofline["waves"] == 1 and roofline["bytes"] == 2 * 4 * 64 * 64
+
+
+def test_the_roofline_of_bank_conflicts_is_shared_memory(tool: Tool) -> None:
+    """Each block reads shared memory a thousand times, all 32 words in one bank."""
+    text = """
+@T.prim_func
+def f(B: T.Buffer((132, 1024), "float32")):
+    bx = T.launch_thread("blockIdx.x", 132)
+    tx = T.launch_thread("threadIdx.x", 1024)
+    S = T.alloc_buffer((1024,), "float32", scope="shared")
+    total = T.alloc_buffer((1,), "float32", scope="local")
+    S[tx] = T.float32(1)
+    total[0] = T.float32(0)
+    for k in range(1000):
+        total[0] = total[0] + S[(tx * 32 + k) % 1024]
+    B[bx, tx] = total[0]
+"""
+    roofline = estimate(tool, text, "sm_90", "--blocks", "1")
+    assert roofline["bound"] == "shared memory" and roofline["flops"] == 132 * 1024 * 1000
+    assert roofline["bounds"]["shared memory"] == pytest.approx((32 * 1000 * 32 + 32) / 1.83e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "bound"),
+    [("sm_75", "float32", "arithmetic"), ("sm_90", "float32", "arithmetic"), ("sm_80", "float16", "tensor cores")],
+)
+def test_the_roofline_of_a_product(tool: Tool, arch: str, dtype: str, bound: str) -> None:
+    """All multiply-adds are counted, in units that take no less than the peak allows; repeated reads of shared memory
+    in a register tile are not."""
+    size = 2048
+    roofline = estimate(tool, MATMUL.format(m=size, n=size, k=size, dtype=dtype), arch, "--blocks", "1")
+    facts = GpuFacts.of(f"cuda{{arch={arch}}}")
+    rates = GpuRates.of(facts)
+    per_clock = rates.tensor("f16", False) if dtype == "float16" else 2 * rates.lanes["float32"]
+    assert roofline["flops"] == pytest.approx(2 * size**3, rel=0.01), "tensors may be padded to tiles"
+    least = 2 * size**3 / (per_clock * facts.sm_count * rates.hertz)
+    assert least <= roofline["bounds"][bound] < 1.7 * least, "with whole waves"
+    assert roofline["bounds"]["shared memory"] < 1.5 * roofline["bounds"][bound]
+    assert roofline["bytes"] == 3 * size * size * np.dtype(dtype).itemsize
+
+
+def test_the_roofline_of_bulk_copies(tool: Tool) -> None:
+    """What the copy engine moves counts, though no thread asks for it, and all of both operands is touched."""
+    size = 2048
+    roofline = estimate(tool, MATMUL.format(m=size, n=size, k=size, dtype="float16"), "sm_90a", "--blocks", "1")
+    assert roofline["flops"] == 2 * size**3 and roofline["bytes"] == 3 * 2 * size**2
+    assert roofline["bounds"]["L2 cache"] > roofline["bytes"] / 32 / 132 / 1.83e9
+
+
+def test_the_roofline_follows_conditions_and_bounds(tool: Tool) -> None:
+    """A loop up to the diagonal has half of its iterations; a guard at the edge holds."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((100, 101), "float32"), B: T.Buffer((100,), "float32")):
+    bx = T.launch_thread("blockIdx.x", 101)
+    tx = T.launch_thread("threadIdx.x", 1)
+    total = T.alloc_buffer((1,), "float32", scope="local")
+    if bx < 100:
+        total[0] = T.float32(0)
+        for k in range(bx + 1):
+            total[0] = total[0] + A[bx, k] * A[bx, k]
+        B[bx] = total[0]
+"""
+    assert estimate(tool, text, "sm_80")["flops"] == 101 * 51 * 2

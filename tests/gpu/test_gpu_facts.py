@@ -9,6 +9,7 @@ from mlcc import CompileError
 from mlcc.errors import MachineError
 from mlcc.machine import host
 from mlcc.machine.gpu import ISA, best_for
+from mlcc.machine.gpu_rates import GpuRates
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.machine.target import Target
 from mlcc.runtime.cuda.device import CudaDevice
@@ -62,3 +63,13 @@ def test_what_runs_at_once_is_bounded_by_each_resource() -> None:
     assert facts.blocks_at_once(32, 32, 0) == 32  # blocks
     assert facts.blocks_at_once(256, 32, 48 * 1024) == 3  # shared memory
     assert facts.blocks_at_once(1024, 255, 0) == 0
+
+
+@pytest.mark.parametrize("arch", sorted(ISA))
+def test_every_architecture_has_rates(arch: str) -> None:
+    rates = GpuRates.of(GpuFacts.of(f"cuda{{arch={arch}}}"))
+    assert 1e9 < rates.hertz < 3e9 and 1e11 < rates.bytes_per_second < 1e13
+    assert rates.lanes["float32"] >= rates.lanes["int32"] >= rates.lanes["float64"]
+    assert rates.tensor("f16", True) > 2 * rates.lanes["float32"], "tensor cores are there to be faster"
+    assert rates.tensor("s8", True) == 2 * rates.tensor("bf16", True) == 4 * rates.tensor("tf32", True)
+    assert rates.tensor("f16", False) <= rates.tensor("f16", True)

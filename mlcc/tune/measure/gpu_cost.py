@@ -15,6 +15,7 @@ from typing import Any
 
 from mlcc.ir import tir
 from mlcc.ir.node import find
+from mlcc.machine.gpu_rates import IN_FLIGHT, LATENCY, LAUNCH_SECONDS, SECTORS_PER_CLOCK, GpuRates
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.work import OPERATION, picoseconds
@@ -27,10 +28,6 @@ from mlcc.targets.launch.program import static_shared
 _TRACED_BLOCKS = 2  # blocks traced per launch
 _MAX_TRACED = 1 << 20  # traced accesses
 _HZ = 1.5e9
-_LAUNCH_SECONDS = 3e-6  # seconds of an empty launch
-_SECTORS_PER_CLOCK = 1.0  # of global memory, per multiprocessor with all of them busy
-_LATENCY = {"global": 500, "shared": 30}  # in clocks
-_IN_FLIGHT = 4  # outstanding requests of a warp
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +51,13 @@ class LaunchCost:
         waves = self.grid / (facts.sm_count * busy)
         warps = -(-self.threads // facts.warp)
         clocks = math.hypot(
-            busy * self.operations / _lanes(facts),
+            busy * self.operations / GpuRates.of(facts).lanes["float32"],
             busy * sum(self.requests.values()),
             busy * self.units.get("shared", 0.0),
-            busy * self.units.get("global", 0.0) / _SECTORS_PER_CLOCK,
-            sum(n / warps * _LATENCY[scope] / _IN_FLIGHT for scope, n in self.requests.items()),
+            busy * self.units.get("global", 0.0) / SECTORS_PER_CLOCK,
+            sum(n / warps * LATENCY[scope] / IN_FLIGHT for scope, n in self.requests.items()),
         )
-        return _LAUNCH_SECONDS + max(waves, 1.0) * clocks / _HZ
-
-
-def _lanes(facts: GpuFacts) -> int:
-    """Scalar operations of float32 in a clock of a multiprocessor."""
-    return 64 if facts.arch.capability in ((7, 5), (8, 0)) else 128
+        return LAUNCH_SECONDS + max(waves, 1.0) * clocks / _HZ
 
 
 class CountingDevice(EmulatedDevice):
