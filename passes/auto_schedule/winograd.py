@@ -29,6 +29,7 @@ from mlcc.passes.auto_schedule.products import (
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.auto_schedule.tiles import PARTS, Tile, tiles
 from mlcc.passes.auto_schedule.tuning_choices import divisors
+from mlcc.passes.lowering.loop_partition import PARTITION
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 # annotations of the products' block: the rows and columns of results of a tile, and of tiles of an image; why this
@@ -36,6 +37,7 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 WINOGRAD, WINOGRAD_NOTE = "mlcc.winograd", "mlcc.winograd_note"
 L3_BYTES = 32  # bytes read from L3 per cycle, beside multiplications
 L2_PANEL_COST = 1.0  # a vector of a panel read from L2 instead of L1, in multiplications
+LOOPS_OF_STRIP = 8  # loops over the results of a strip
 MAX_IMAGES = 16  # most images of a strip
 MAX_TILES = 8  # register tiles that are considered for a strip
 
@@ -65,6 +67,9 @@ def winograd(kernel: Kernel) -> str:
         kernel.sch.unroll(loop)
     if parallel:
         parallelize_outer(kernel, [*outer, panel] if strip.transforms_first else outer)
+    if not strip.transforms_first:  # padding is little of the work: not worth a copy of the code for each edge
+        for loop in kernel.loops(stages.result)[:-LOOPS_OF_STRIP]:
+            kernel.sch.annotate(loop, PARTITION, 0)
     kernel.sch.decompose_reduction(block, depth)
     schedule_others(kernel, others, stages.result)
     return f"`{product.stage.block.name}` are the products of a Winograd convolution"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mlcc.backends import cpu_facts
 from mlcc.ir import construct as c
-from mlcc.ir import relax
+from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.tensor_data import TensorData
@@ -22,6 +23,8 @@ from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import DefUse, is_call, is_primitive
 
 FAST_MATH_ERROR = 4.0  # times the expected rounding error of a direct convolution, with the target option `fast-math`
+
+BLOCK_ELEMENTS = 1 << 13  # weights of a tap that are transformed at a time, in the cache
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class _Rewriter(RelaxMutator):
         super().__init__(builder.module)
         self.builder, self.uses, self.facts = builder, uses, facts
         self.max_error, self.always = max_error, always
+        self._functions: dict[Any, tuple[str, tir.PrimFunc]] = {}
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if not isinstance(expr, relax.Call) or not is_call(expr, "relax.nn.conv2d"):
@@ -92,8 +96,11 @@ class _Rewriter(RelaxMutator):
         """Return the call of a function that computes a convolution by a variant of the algorithm."""
         shape = convolution_shape(call)
         assert shape is not None
-        function = winograd_function(shape, choice.variant, str(choice))
-        name = self.builder.add(function, "conv2d_winograd")
+        key = dataclasses.replace(shape, batch=None), tir.const_int(shape.batch), choice  # type: ignore[arg-type]
+        if key not in self._functions:
+            function = winograd_function(shape, choice.variant, str(choice))
+            self._functions[key] = self.builder.add(function, "conv2d_winograd"), function
+        name, function = self._functions[key]
         transformed = transformed_weights(weight, call.attrs["kernel_layout"], choice)
         info: Any = call.struct_info
         made = call_tir(name, function, [call.args[0], transformed], info)
@@ -108,8 +115,12 @@ def transformed_weights(weight: TensorData, layout: str, choice: Choice) -> rela
     array: Any = weight.array
     taps = array.transpose([layout.index(letter) for letter in "HWIO"])
     rows, columns, inputs, outputs = taps.shape
-    places = np.kron(down, across)  # one product of matrices
-    values = places @ taps.reshape(rows * columns, inputs * outputs).astype("float64")
+    places = np.kron(down, across)  # both transforms as one product of matrices
+    values = np.empty((len(places), inputs, outputs), "float32")
+    step = max(BLOCK_ELEMENTS // outputs, 1)
+    for at in range(0, inputs, step):
+        block = np.ascontiguousarray(taps[:, :, at : at + step], "float64").reshape(rows * columns, -1)
+        values[:, at : at + step] = (places @ block).reshape(len(places), -1, outputs)
     weight.release()
-    data = TensorData.of(values.astype("float32").reshape(len(down), len(across), inputs, outputs))
+    data = TensorData.of(values.reshape(len(down), len(across), inputs, outputs))
     return relax.Constant(data, tensor_info((c.const(n, "int64") for n in data.shape), data.dtype))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from math import prod, sqrt
 
 Matrix = tuple[tuple[Fraction, ...], ...]
@@ -52,7 +52,7 @@ class Transform:
         """A^T: `outputs` results from `size` products."""
         return _matrices(self.outputs, self.taps)[2]
 
-    @property
+    @cached_property
     def worst_growth(self) -> float:
         """The largest sum of absolute products behind a result, for data of at most 1 and weights that sum to 1.
 
@@ -67,7 +67,7 @@ class Transform:
             )
         )
 
-    @property
+    @cached_property
     def expected_growth(self) -> float:
         """The mean variance of the products that add up to a result, for independent data and weights of variance 1.
 
@@ -169,6 +169,7 @@ def variants(height: int, width: int) -> list[Variant]:
     return sorted((v for v in same_size if v.products > 1), key=lambda v: v.saving)
 
 
+@cache
 def _transforms(taps: int) -> list[Transform]:
     if taps == 1:
         return [Transform(1, 1)]

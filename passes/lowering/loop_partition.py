@@ -8,7 +8,8 @@
 A condition counts if it compares sums of loop variables, some of them of loops inside. The least and greatest values of
 those give a range of the outer variable in which it always holds. A serial loop is divided into that range and what is
 before and after it; in a parallel one, each iteration asks where it is, also by the quotients and remainders of its
-variable, which loops that were fused leave. Bodies that would become long are not copied.
+variable, which loops that were fused leave. Bodies that would become long are not copied, nor are those of loops with
+the annotation `mlcc.partition` of 0.
 
 Where a size is unknown and the inner loops are unrolled, the last iteration branches on how much of it is left, so that
 a register tile with fewer rows runs without conditions, too:
@@ -43,6 +44,7 @@ from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.lowering.vector_legality import linear_form
 from mlcc.passes.manage.stages import FLAT
 
+PARTITION = "mlcc.partition"  # the annotation of a loop that is not divided, with the value 0
 _MAX_COPIES = 8  # all copies in a function together are at most so many times as long as one may be
 _MAX_TAILS = 16  # most branches on what is left of an iteration
 
@@ -109,7 +111,7 @@ class _Partitioner(TirMutator):
         return node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        if tir.const_int(node.step) not in (None, 1):
+        if tir.const_int(node.step) not in (None, 1) or tir.const_int(node.annotations.get(PARTITION, 1)) == 0:
             return replace(node, body=self.body(node.body))
         self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
         self._greatest[node.var] = self._analyzer.simplify(c.sub(c.add(node.min, node.extent), 1))

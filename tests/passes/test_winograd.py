@@ -335,6 +335,14 @@ def test_the_rule_schedules_strips_and_its_script_replays(
     assert "T.parallel" in text or "parallel" not in str(found.choices)
 
 
+def test_the_code_of_a_strip_stands_once() -> None:
+    """Padding is not peeled off the loop over strips, which would copy the products for each edge."""
+    module = convolution((1, 56, 56, 64), random_weights(64, 64, 3, 3), attrs="padding=[1, 1, 1, 1]")
+    lowered = mlcc.run_passes(module, o2() + ",lower", target=AVX512).script()
+    assert '{"mlcc.partition": 0}' in lowered
+    assert lowered.count("data_transform = T.alloc_buffer_stmt") == 1
+
+
 def test_variants_are_ordered_by_their_products() -> None:
     assert [str(v) for v in variants(3, 3)] == ["F(2x2, 3x3)", "F(4x4, 3x3)"]
     assert [v.saving for v in variants(3, 3)] == [2.25, 4.0]
