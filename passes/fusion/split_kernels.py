@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from mlcc.passes.auto_schedule.contraction import match_contraction
 from mlcc.passes.auto_schedule.eligibility import why_ineligible
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.fusion.fused_kernel import extract_function, handle
+from mlcc.passes.fusion.transposed_copies import Axes, permutation
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.lowering.narrow_floats import OPERATOR, is_operator, widen_intermediates
@@ -71,7 +72,17 @@ class _Splitter(RelaxMutator):
         super().__init__(module)
         self.builder = ModuleBuilder(module)
         self.changed = False
-        self._parts: dict[str, list[_Part] | None] = {}
+        self._parts: dict[tuple[str, tuple[Axes | None, ...]], list[_Part] | None] = {}
+        self._transposed: dict[relax.Expr, Axes] = {}  # copies with permuted axes
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        super().visit_binding(binding)
+        value: Any = binding.value  # type: ignore[attr-defined]
+        func = self.module.functions.get(tir_callee(value) or "")
+        if isinstance(func, tir.PrimFunc) and is_call(value, CALL_TIR.name) and why_ineligible(func) is None:
+            axes = permutation(func)
+            if axes is not None:
+                self._transposed[binding.var] = axes
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         callee = tir_callee(expr)
@@ -87,9 +98,10 @@ class _Splitter(RelaxMutator):
         for argument, buffer in zip(arguments.fields, func.buffers, strict=False):
             if not (isinstance(argument, relax.PrimValue) if buffer is None else _has_dims(argument.struct_info)):
                 return expr
-        if callee not in self._parts:
-            self._parts[callee] = split_function(func, callee)
-        parts = self._parts[callee]
+        transposed = tuple(self._transposed.get(argument) for argument in arguments.fields)
+        if (callee, transposed) not in self._parts:
+            self._parts[callee, transposed] = split_function(func, callee, transposed)
+        parts = self._parts[callee, transposed]
         if parts is None:
             return expr
         self.changed = True
@@ -139,8 +151,13 @@ def _sizes(func: tir.PrimFunc, arguments: Sequence[relax.Expr], out: relax.Tenso
 # ---------------------------------------------------------------- splitting a function
 
 
-def split_function(func: tir.PrimFunc, name: str) -> list[_Part] | None:
-    """Return the parts in execution order; None for a function that stays whole."""
+def split_function(
+    func: tir.PrimFunc, name: str, transposed: tuple[Axes | None, ...] = ()
+) -> list[_Part] | None:  # fmt: skip
+    """Return the parts in execution order; None for a function that stays whole.
+
+    `transposed` has the permutations of the arguments that are copies with permuted axes.
+    """
     if is_operator(func):
         func = widen_intermediates(func)
     root = func.root
@@ -168,14 +185,9 @@ def split_function(func: tir.PrimFunc, name: str) -> list[_Part] | None:
         or func.buffers[-1] not in writers
     ):
         return None
-    return _build_parts(
-        func,
-        name,
-        stages,
-        _merge_copies(_group_stages(products, dependences), stages, products, dependences),
-        writers,
-        reads,
-    )
+    orders = {b: axes for b, axes in zip(func.buffers, transposed, strict=False) if b is not None and axes is not None}
+    groups = _merge_copies(_group_stages(products, dependences), stages, products, dependences, orders)
+    return _build_parts(func, name, stages, groups, writers, reads)
 
 
 def _group_stages(products: list[bool], dependences: list[set[int]]) -> list[list[int]]:
@@ -198,11 +210,13 @@ def _group_stages(products: list[bool], dependences: list[set[int]]) -> list[lis
 
 
 def _merge_copies(
-    groups: list[list[int]], stages: list[Stage], products: list[bool], dependences: list[set[int]]
-) -> list[list[int]]:
+    groups: list[list[int]], stages: list[Stage], products: list[bool], dependences: list[set[int]],
+    orders: Mapping[tir.Buffer, Axes],
+) -> list[list[int]]:  # fmt: skip
     """Merge permuting copies into the product that reads each of their elements once, as with one query and all keys.
 
-    Such a product may just as well read the source of the copy. An unknown number of queries may be one.
+    Such a product may just as well read the source of the copy. An unknown number of queries may be one: then copies
+    are merged that only undo a transpose (`orders` has those of arguments), so that the source is read in its order.
     """
     readers = [{at for at, producers in enumerate(dependences) if p in producers} for p in range(len(stages))]
     merged = [list(g) for g in groups]
@@ -210,11 +224,20 @@ def _merge_copies(
         (reader, *more) = {r for at in group for r in readers[at]} - set(group) or {-1}
         if more or reader < 0 or not products[reader] or not all(stages[at].only_moves_elements for at in group):
             continue
-        if stages[reader].may_read_once(stages[max(group)].stores[0].buffer):
+        product, copy = stages[reader], stages[max(group)].stores[0].buffer
+        if product.reads_once(copy) or (product.may_read_once(copy) and _restores_order(stages[min(group)], orders)):
             merged.remove(group)
             target = next(g for g in merged if reader in g)
             target[:] = sorted([*group, *target])
     return merged
+
+
+def _restores_order(stage: Stage, orders: Mapping[tir.Buffer, Axes]) -> bool:
+    """Return True if a copy walks through the source of a transposed argument in the order of its elements."""
+    load = stage.stores[0].value
+    if not isinstance(load, tir.BufferLoad) or not all(i in load.indices for i in stage.stores[0].indices):
+        return False
+    return orders.get(load.buffer) == tuple(load.indices.index(i) for i in stage.stores[0].indices)
 
 
 def _build_parts(

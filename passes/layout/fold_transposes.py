@@ -14,14 +14,13 @@ from mlcc.passes.auto_schedule.contraction import match_contraction
 from mlcc.passes.auto_schedule.eligibility import why_ineligible
 from mlcc.passes.auto_schedule.stage import stages_of
 from mlcc.passes.fusion.fused_kernel import renew_vars
+from mlcc.passes.fusion.transposed_copies import Axes, permutation
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import CALL_TIR, call_tir
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import is_call, tir_callee
-
-Axes = tuple[int, ...]  # the position in the copy of each axis of the source
 
 
 @dataclass(frozen=True)
@@ -93,27 +92,6 @@ class _Folder(RelaxMutator):
             return None
         numbers = [isinstance(a, relax.PrimValue) for a in expr.args[1].fields]
         return func if [b is None for b in func.buffers] == [*numbers, False] else None
-
-
-def permutation(func: tir.PrimFunc) -> Axes | None:
-    """Match a function that copies a tensor transposed; return the output position of each input axis."""
-    stages = stages_of(func)
-    tensors = [b for b in func.buffers if b is not None]
-    if len(stages) != 1 or len(tensors) != 2 or len(stages[0].stores) != 1 or not stages[0].plain:
-        return None
-    ((store,), (source, target)) = stages[0].stores, tensors
-    if not isinstance(store.value, tir.BufferLoad) or store.value.buffer is not source or store.buffer is not target:
-        return None
-    loaded, stored = store.value.indices, store.indices
-    axes = {a.var for a in stages[0].block.iter_vars}
-    if not all(isinstance(i, tir.Var) and i in axes for i in (*loaded, *stored)) or set(loaded) != set(stored):
-        return None
-    positions = tuple(stored.index(i) for i in loaded)
-    return (
-        positions
-        if len(set(positions)) == len(positions) == len(stored) and positions != tuple(range(len(positions)))
-        else None
-    )
 
 
 def _fold_into_product(func: tir.PrimFunc, permutations: tuple[Axes | None, ...]) -> tir.PrimFunc | None:
