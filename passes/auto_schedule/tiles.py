@@ -12,6 +12,7 @@ from mlcc.machine.cpu_tables import CpuFacts
 SUMS_IN_FLIGHT = 8  # independent sums that keep the multipliers busy: latency 4, two units; half where a sum takes both
 ROW_LOAD, VECTOR_LOAD = 0.2, 0.35  # in multiplications: a broadcast element from L1; a vector of a panel from L2
 TYPICAL_SIZES = (1, 8, 32, 100, 1000)  # assumed values of unknown sizes
+TAIL_COST = 0.0003  # in efficiency, of each vector in the tiles for fewer rows, which all are code to compile
 
 
 @dataclass(frozen=True, order=True)
@@ -112,7 +113,9 @@ def tiles(
     ]
 
     def worth(tile: Tile) -> tuple[float, int, int, int]:
-        return round(tile.efficiency(m, n), 4), tile.lanes, -(tile.rows + tile.vectors), -tile.rows
+        tails = tile.rows * (tile.rows - 1) // 2 * tile.vectors if m is None else 0
+        value = tile.efficiency(m, n) - TAIL_COST * tails
+        return round(value, 4), tile.lanes, -(tile.rows + tile.vectors), -tile.rows
 
     return sorted(candidates, key=worth, reverse=True)
 

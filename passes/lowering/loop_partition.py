@@ -248,7 +248,7 @@ class _Partitioner(TirMutator):
                 last = _ConditionFolder({var: edges[0]}).body(copy_body(body, {}))
                 rest = self._branch_on_position(others, last)
             else:
-                rest = self._by_what_is_left(var, span, body, lambda case: self._branch_on_position(others, case))
+                rest = self._by_what_is_left(var, span, body, self.body)
         else:
             return self._branch_on_position(others, body)
         condition: Expr = tir.TRUE
