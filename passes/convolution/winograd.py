@@ -24,7 +24,7 @@ from mlcc.relax.queries import DefUse, is_call, is_primitive
 
 FAST_MATH_ERROR = 4.0  # times the expected rounding error of a direct convolution, with the target option `fast-math`
 
-BLOCK_ELEMENTS = 1 << 13  # weights of a tap that are transformed at a time, in the cache
+BLOCK_OUTPUTS = 128  # output channels whose weights are transformed at a time
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,14 @@ def transformed_weights(weight: TensorData, layout: str, choice: Choice) -> rela
 
     down, across = (np.array(t.weight_matrix, "float64") for t in (choice.variant.down, choice.variant.across))
     array: Any = weight.array
-    taps = array.transpose([layout.index(letter) for letter in "HWIO"])
-    rows, columns, inputs, outputs = taps.shape
+    taps = array.transpose([layout.index(letter) for letter in "OIHW"])
+    outputs, inputs, rows, columns = taps.shape
     places = np.kron(down, across)  # both transforms as one product of matrices
     values = np.empty((len(places), inputs, outputs), "float32")
-    step = max(BLOCK_ELEMENTS // outputs, 1)
-    for at in range(0, inputs, step):
-        block = np.ascontiguousarray(taps[:, :, at : at + step], "float64").reshape(rows * columns, -1)
-        values[:, at : at + step] = (places @ block).reshape(len(places), -1, outputs)
+    for at in range(0, outputs, BLOCK_OUTPUTS):
+        block = taps[at : at + BLOCK_OUTPUTS].reshape(-1, rows * columns).astype("float64")
+        of_block = (places @ block.T).reshape(len(places), -1, inputs)
+        values[:, :, at : at + BLOCK_OUTPUTS] = of_block.transpose(0, 2, 1)
     weight.release()
     data = TensorData.of(values.reshape(len(down), len(across), inputs, outputs))
     return relax.Constant(data, tensor_info((c.const(n, "int64") for n in data.shape), data.dtype))
