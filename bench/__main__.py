@@ -38,6 +38,7 @@ OPTIONED = {  # those that take options, which run alone
     "imports": "bench.imports",
     "ops": "bench.operators",
     "llm": "bench.language_model",
+    "dynamic": "bench.dynamic",
     "cpus": "bench.cpu_models",
     "precisions": "bench.precisions.command",
 }
