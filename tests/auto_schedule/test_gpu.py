@@ -12,7 +12,10 @@ import mlcc
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.node import walk
+from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.runtime.loader import load
 from mlcc.targets.cuda import ptxas
+from mlcc.targets.emulate.report import MeasuringDevice
 from tests.auto_schedule.kernels import arguments, chosen, graph, lowered, scheduled
 from tests.lower import lower_gpu
 
@@ -57,6 +60,50 @@ def product(m: object, n: object, k: object) -> str:
 def test_products_agree_when_emulated(m: int, n: int, k: int) -> None:
     made = agree(product(m, n, k), rule="gpu-matmul")
     assert {"blockIdx.x", "threadIdx.x", "threadIdx.y"} <= threads(made)
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "parts"), [(64, 64, 4096, 8), (37, 53, 3000, 5), (17, 16, 2003, 3), (64, 32, 1024, 2)]
+)
+def test_long_reductions_of_few_tiles_are_split(arch: str, m: int, n: int, k: int, parts: int) -> None:
+    """Blocks compute partial products, and a second kernel adds them up, with the epilogue."""
+    text, target = product(m, n, k), f"cuda{{arch={arch}}}"
+    (found,) = chosen(lowered(text), target).values()
+    assert found.rule == "gpu-matmul" and f"the reduction in {parts} parts" in " ".join(found.choices)
+    artifact = mlcc.build(mlcc.parse(text), target)
+    assert [kernel.name for kernel in artifact.launch.kernels] == [
+        f"fused_matmul_add_relu_kernel{i}" for i in ("", "_1")
+    ]
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.standard_normal(shape).astype("float32") for shape in ((m, k), (k, n), (n,)))
+    run = mlcc.load(artifact, emulate=True)["main"]
+    have = run(x, w, b)
+    np.testing.assert_allclose(have, np.maximum(x.astype("float64") @ w + b, 0), rtol=0, atol=1e-6 * k)
+    assert np.array_equal(have, run(x, w, b)), "the order of additions is fixed"
+
+
+def test_a_split_product_reads_its_operands_as_they_are_in_memory() -> None:
+    """Neighbouring threads copy neighbouring elements: no more sectors than the bytes fill, but for the edges."""
+    for transposed in (False, True):
+        w = "R.permute_dims(w)" if transposed else "w"
+        shape = "(64, 8192)" if transposed else "(8192, 64)"
+        text = graph(floats(x="(64, 8192)", w=shape), f"t = {w}", "y = R.matmul(x, t)", result="y")
+        artifact = mlcc.build(mlcc.parse(text), GPU)
+        device = MeasuringDevice(artifact.launch.kernels, GpuFacts.of(GPU), blocks=2)
+        rng = np.random.default_rng(0)
+        given = [rng.standard_normal(s).astype("float32") for s in ((64, 8192), (64, 8192)[:: 1 if transposed else -1])]
+        load(artifact, device=device)["main"](*given)
+        first = next(iter(device.report.kernels.values()))
+        sectors, least = first.total("global")
+        assert sectors <= 1.1 * least, transposed
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1024, 1024, 8192), (64, 64, 1000), (4096, 64, 2048)])
+def test_other_reductions_are_not_split(m: int, n: int, k: int) -> None:
+    """There are tiles enough, or the reduction is short."""
+    (found,) = chosen(lowered(product(m, n, k)), "cuda{arch=sm_80}").values()
+    assert found.rule == "gpu-matmul" and " parts" not in " ".join(found.choices)
 
 
 def test_large_products_have_pieces_of_threads() -> None:

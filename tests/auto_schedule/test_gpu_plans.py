@@ -39,6 +39,9 @@ def product(form: str, dtype: str = "float32", out: str = "float32", **sizes: in
 KERNELS: dict[str, tuple[Make, str, str, set[str]]] = {
     "matmul": (lambda: product("mk,kn->mn", m=34, k=32, n=36), NEW, "gpu-matmul", {"rows", "together", "stages"}),
     "old": (lambda: product("mk,kn->mn", m=34, k=32, n=36), OLD, "gpu-matmul", {"rows", "together"}),
+    "split": (
+        lambda: product("mk,kn->mn", m=34, k=1600, n=36), NEW, "gpu-matmul", {"rows", "parts", "stages"},
+    ),
     "halves": (
         lambda: product("mk,nk->mn", "float16", m=64, k=128, n=48), "cuda{arch=sm_80}", "gpu-tensor-cores",
         {"rows", "columns", "stages"},

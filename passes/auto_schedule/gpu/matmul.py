@@ -21,6 +21,7 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
     schedule_rest,
 )
 from mlcc.passes.auto_schedule.gpu.simt_tiles import PARTS, PIECE, Tile, fitting_tiles
+from mlcc.passes.auto_schedule.gpu.split_k import add_parts, split_to_gemm
 from mlcc.passes.auto_schedule.gpu.strips import cache_strip, fetch, pipeline
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.nests import vectorizable_loop
@@ -57,7 +58,15 @@ def schedule_tiled(kernel: GpuKernel, block: BlockRV, product: Contraction, wind
         not_applicable("too few rows or columns for tiles")
     element = max(o.buffer.dtype.bytes for o in (product.lhs, product.rhs, product.stage.stores[0]))
     m, n = product.extent(product.m), product.extent(product.n)
-    tile = choose_tile(kernel, fitting_tiles(kernel.facts, m, n, product.times, element, windows), PARTS)
+    tiles = fitting_tiles(kernel.facts, m, n, product.times, element, windows)
+    split = None
+    if not windows and m is not None and n is not None and product.times is not None:
+        best = tiles[0][1]
+        split = split_to_gemm(kernel, block, product, -(-m // best.rows) * -(-n // best.columns) * product.times)
+    if split is not None:
+        block, product = split.partial, split.product
+        tiles = fitting_tiles(kernel.facts, m, n, product.times, element)
+    tile = choose_tile(kernel, tiles, PARTS)
     pad_to_tiles(kernel, block, product, tile.rows, tile.columns, tile.depth)
     for reader in kernel.sch.get_consumers(block):  # before the product is tiled
         fuse_epilogue(kernel, reader)
@@ -70,7 +79,10 @@ def schedule_tiled(kernel: GpuKernel, block: BlockRV, product: Contraction, wind
     kernel.sch.decompose_reduction(block, depth)
     steps_ahead = pipeline(kernel, depth, strips, tile) - 1
     kernel.say(str(tile) + (f", fetched {steps_ahead} steps ahead" if steps_ahead else ""))
-    schedule_rest(kernel, (block, store, *strips))
+    done = [block, store, *strips]
+    if split is not None:
+        done += [split.total, add_parts(kernel, split.total)]
+    schedule_rest(kernel, done)
 
 
 def _tile_loops(kernel: GpuKernel, block: BlockRV, product: Contraction, tile: Tile) -> tuple[LoopRV, LoopRV]:

@@ -14,7 +14,8 @@ from math import prod
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.gpu.fragments import MmaKind, schedule_mma
 from mlcc.passes.auto_schedule.gpu.product_parts import as_gemm, schedule_others
-from mlcc.passes.auto_schedule.gpu.tensor_tiles import PARTS, GemmSizes, fitting_choices
+from mlcc.passes.auto_schedule.gpu.split_k import SplitProduct, add_parts, split_reduction
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import PARTS, GemmSizes, choose, fitting_choices
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
@@ -59,6 +60,9 @@ def _schedule(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     """Schedule a product, and all other blocks."""
     kind = _mma_kind(product)
     along = [product.contiguous_axis(operand) in product.k for operand in (product.lhs, product.rhs)]
+    split = _split_reduction(kernel, block, product, kind)
+    if split is not None:
+        block, product = split.partial, split.product
     if None not in product.stage.extents or len(product.k) > 1 or product.lhs.windows or product.rhs.windows:
         block, product = as_gemm(kernel, block, product)
     else:
@@ -78,7 +82,20 @@ def _schedule(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     choice = replace(choice, stages=stages)
     kernel.say(str(choice))
     schedule_mma(kernel, block, product, kind, choice, along)
+    if split is not None:
+        add_parts(kernel, split.total)
     schedule_others(kernel)
+
+
+def _split_reduction(kernel: GpuKernel, block: BlockRV, product: Contraction, kind: MmaKind) -> SplitProduct | None:
+    """Split the reduction of a product of known sizes if its best tiles leave multiprocessors idle."""
+    m, n, k, batches = (product.extent(product.m), product.extent(product.n), product.depth, product.times)
+    if m is None or n is None or k is None or batches is None or product.lhs.windows or product.rhs.windows:
+        return None
+    best = choose(kernel.facts, GemmSizes(m, n, k, batches, kind.bytes), kind.depth)
+    if best is None or min(m, n) < MIN_TILED_EXTENT:
+        return None
+    return split_reduction(kernel, block, product, -(-m // best.tile.rows) * -(-n // best.tile.columns) * batches)
 
 
 def with_inner_row_axis(product: Contraction) -> Contraction:

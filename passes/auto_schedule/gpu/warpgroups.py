@@ -32,6 +32,7 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
     pad_to_tiles,
     schedule_others,
 )
+from mlcc.passes.auto_schedule.gpu.split_k import most_parts
 from mlcc.passes.auto_schedule.gpu.tensor_cores import UNKNOWN_EXTENT, with_inner_row_axis
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import GemmSizes
 from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import DEPTH, GROUP, PARTS, ROWS, WarpgroupConfig, fitting_choices
@@ -129,6 +130,11 @@ def _choose_tile(kernel: GpuKernel, product: Contraction) -> WarpgroupConfig:
     rows = prod(product.extent(p) or 1 for p in product.outer if product.lhs.has(p) and not product.rhs.has(p))
     joined = GemmSizes(m * rows, n, k, sizes.batches // rows, 2)
     other = tensor_tiles.choose(kernel.facts, joined, _INSTRUCTION_DEPTH)
+    if other is not None and product.extent(product.k[0]) is not None:
+        tiles = -(-joined.m // other.tile.rows) * -(-n // other.tile.columns) * joined.batches
+        parts = most_parts(kernel.facts.sm_count, tiles, k)
+        joined = replace(joined, k=k // parts, batches=joined.batches * parts)
+        other = tensor_tiles.choose(kernel.facts, joined, _INSTRUCTION_DEPTH)
     if other is not None and tensor_tiles.clocks(kernel.facts, joined, other) < choice.clocks:
         kernel.prefer_next_rule(f"single warps are estimated to be faster: {other}")
     choice = choose_tile(kernel, choices, PARTS)
