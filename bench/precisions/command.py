@@ -71,7 +71,7 @@ def _threads(count: int) -> str:
 
 def _page(record: dict[str, str]) -> list[str]:
     """Return the tables of the recorded rows, in the order of the cases."""
-    lines = [f"{datetime.date.today().isoformat()}, {machine().rpartition(',')[0]}, milliseconds."]
+    lines = [f"{datetime.date.today().isoformat()}, {machine()}, milliseconds."]
     for count in sorted({int(key.partition(" ")[0]) for key in record}):
         lines += ["", f"{_threads(count)}:", "", f"| | {' | '.join(PEERS)} | mlcc / best | of memory speed | off |"]
         lines.append("| --- |" + " ---: |" * (len(PEERS) + 3))
