@@ -140,7 +140,8 @@ def test_numbers_are_those_of_the_convolution(
     )  # fmt: skip
     other = random.standard_normal(other_shape).astype("float32")
     options = "always=true max-error=4" if fast else "always=true"
-    assert taken(module, options)
+    admitted = fast or window != (4, 4)  # 4 x 4 has no variant that is exact enough by default
+    assert bool(taken(module, options)) == admitted
     c = reference(x, weights, padding)
     expected = {
         "": lambda: np.maximum(c, 0),
