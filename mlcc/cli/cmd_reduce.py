@@ -110,16 +110,18 @@ def command(
         _require(outcome, wanted, is_command, file)
         _tell(f"{file}: {outcome}; {_describe(program)}")
         reducer = Reducer(program, lambda p: observe(p, limit), outcome, seconds, _progress(started))
-        stopped: signals.Stopped | None = None
-        try:
-            reducer.run()
-        except signals.Stopped as exc:
-            stopped = exc
-    best = reducer.best
-    _clear_progress()
-    outputs.save({output: _text(best, outcome, str(wanted) if is_command else None), **_script(best, script_output)})
-    reason = "" if reducer.is_finished else "; stopped before the end, it may become smaller"
-    _tell(f"{output}: {_describe(best)}, after {reducer.tried} candidates{reason}")
+        command_line = str(wanted) if is_command else None
+        stopped: BaseException | None = None
+        with signals.graceful_first_signal():
+            try:
+                reducer.run()
+            except (signals.Stopped, KeyboardInterrupt) as exc:
+                stopped = exc
+            best = reducer.best
+            _clear_progress()
+            outputs.save({output: _text(best, outcome, command_line), **_script(best, script_output)})
+            reason = "" if reducer.is_finished else "; stopped before the end, it may become smaller"
+            _tell(f"{output}: {_describe(best)}, after {reducer.tried} candidates{reason}")
     if stopped is not None:
         raise stopped
     return 0
