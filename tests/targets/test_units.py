@@ -206,8 +206,9 @@ def test_units_report_what_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
     assert heard.kernels == {", ".join(unit.kernels) for unit in made.units}
     assert heard.seconds == pytest.approx(sum(unit.compilation for unit in made.units))
     assert not any(unit.known for unit in made.units)
-    assert made.units[-1].code is Code.HOST and not made.units[-1].kernels
-    assert all(unit.kernels and unit.compilation > 0 for unit in made.units[:-2])
+    assert all(unit.compilation > 0 for unit in made.units)
+    assert all(bool(unit.kernels) == (unit.code is not Code.HOST) for unit in made.units)
+    assert [unit.is_separate for unit in made.units if unit.code is Code.HOST] == [False, False, True]
 
 
 def test_what_llvm_refuses_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
