@@ -223,7 +223,10 @@ def test_ctrl_c_writes_the_smallest_text_so_far(mlcc: Tool, tmp_path: Path) -> N
     mark = tmp_path / "runs"
     slow = f"echo x >> {mark}; test $(wc -l < {mark}) -lt 5 || sleep 60; grep -q tanh {{}}"
     env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    with subprocess.Popen([*command, slow], env=env, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*command, slow], env=env, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - perhaps ignored
+    ) as process:  # fmt: skip
         while not mark.exists() or len(mark.read_text().split()) < 5:
             time.sleep(0.01)
             assert process.poll() is None
