@@ -118,15 +118,29 @@ def run_apart(job: Callable[[], str], seconds: float) -> str:
         child = 0
         number = os.waitstatus_to_exitcode(status)
         if number < 0:
-            return f"{CRASH}: {signal.Signals(-number).name}"
+            return f"{CRASH}: {_signal_name(-number)}"
         return str(pickle.loads(answer)) if answer else f"{CRASH}: exit code {number}"  # noqa: S301 - of our own child
     finally:
         os.close(reading)
         if child:
+            _kill_group(child)
             with contextlib.suppress(OSError):
-                os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of the real-time signals
+        return f"signal {number}"
+
+
+def _kill_group(leader: int) -> None:
+    """Kill a process and those that it started, as far as they are in its group."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(OSError):
+            kill(leader, signal.SIGKILL)
 
 
 def _read_until(descriptor: int, end: float) -> bytes | None:
@@ -148,6 +162,7 @@ def _run_job(job: Callable[[], str], writing: int, scratch: str) -> None:
         import faulthandler
         import resource
 
+        os.setsid()
         faulthandler.disable()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         tempfile.tempdir = scratch
@@ -177,6 +192,5 @@ def command_status(command: str, path: str, seconds: float) -> str:
     except subprocess.TimeoutExpired:
         return TIMEOUT
     finally:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill_group(process.pid)
         process.wait()

@@ -249,3 +249,17 @@ def test_how_a_process_ends_is_its_outcome() -> None:
     assert run_apart(forever, 0.1) == TIMEOUT
     assert run_apart(lambda: str(os.kill(os.getpid(), signal.SIGSEGV)), 30) == "crash: SIGSEGV"
     assert run_apart(lambda: str(os._exit(3)), 30) == "crash: exit code 3"
+    number = signal.SIGRTMIN + 3
+    assert run_apart(lambda: str(os.kill(os.getpid(), number)), 30) == f"crash: signal {int(number)}"
+
+
+def test_what_a_job_started_ends_with_it(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+
+    def job() -> str:
+        return str(subprocess.run(["sh", "-c", f"echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 60"], check=False))
+
+    assert run_apart(job, 2) == TIMEOUT
+    pid = int(mark.read_text())
+    while Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text():
+        time.sleep(0.01)
