@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import random
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlcc.errors import LoadError
+from mlcc.errors import CompileError, LoadError
 from mlcc.grammar.parser import parse
 from mlcc.machine.target import Target
 from mlcc.runtime.loader import load, read_manifest
@@ -127,6 +128,13 @@ def test_long_and_odd_names() -> None:
     )]  # fmt: skip
     library = b"".join(static_library(made))
     assert list(members(library)) == [(m.name, bytes(m.pieces[0])) for m in made]
+
+
+def test_an_object_beyond_4_gib_is_refused() -> None:
+    with mmap.mmap(-1, (1 << 32) + 1) as large, memoryview(large) as content:  # nothing of it is touched
+        static_library([Member("a", [b"x"], ("f",)), Member("b", [content], ("g",))])
+        with pytest.raises(CompileError, match="begin within 4 GiB"):
+            static_library([Member("a", [content], ("f",)), Member("b", [b"x"], ("g",))])
 
 
 def test_damaged_libraries_are_refused() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mlcc.errors import CompileError, error
 from mlcc.runtime import elf
 from mlcc.runtime.elf import SYMBOL, UNDEFINED
 from mlcc.runtime.static_library import HEADER_BYTES, MAGIC
@@ -41,7 +42,10 @@ def defined_symbols(obj: bytes) -> Iterator[str]:
 
 
 def static_library(members: Sequence[Member]) -> list[Buffer]:
-    """Return a library of objects in pieces: the index of symbols, long names, and the members."""
+    """Return a library of objects in pieces: the index of symbols, long names, and the members.
+
+    Raises CompileError E0755 if an object would begin beyond 4 GiB, where the index does not reach.
+    """
     long_names, fields = _names(members)
     symbols = [(name, index) for index, member in enumerate(members) for name in member.symbols]
     texts = b"".join(name.encode() + b"\0" for name, _ in symbols)
@@ -53,7 +57,9 @@ def static_library(members: Sequence[Member]) -> list[Buffer]:
     for member in members:
         offsets.append(at)
         at += HEADER_BYTES + member.size + member.size % 2
-    assert at < 1 << 32, "the index of a static library has 32 bits"
+    if any(offset >= 1 << 32 for offset in offsets):
+        message = "a static library of this size has no index: its objects begin within 4 GiB"
+        raise CompileError(error("E0755", message, help="write an object (.o), whatever its size"))
     index = len(symbols).to_bytes(4, "big") + b"".join(offsets[m].to_bytes(4, "big") for _, m in symbols) + texts
     pieces: list[Buffer] = [MAGIC, *_entry("/", [index], len(index))]
     if long_names:
