@@ -93,7 +93,7 @@ class SymbolicExtents:
         for var, total in self._sums.items():
             if same_expr(total, expr):
                 return var
-        var = tir.Var("size", expr.dtype)
+        var = tir.Var(f"size{len(self._sums)}", expr.dtype)  # products are ordered by the names of their factors
         self._sums[var] = expr
         self._sizes.add(var)
         return var

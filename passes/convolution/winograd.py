@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mlcc.backends import cpu_facts
+from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
@@ -48,6 +49,9 @@ class Winograd(Pass):
     always: bool = False
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        if not self.max_error >= 0:  # NaN too
+            message = f"`winograd`: max-error is a number from 0 on, not {self.max_error}"
+            raise CompileError(error("E0503", message, help="1.25 is the default; 0 keeps convolutions direct"))
         facts = cpu_facts(ctx.target)
         if facts is None or self.max_error <= 0:
             return module

@@ -174,6 +174,8 @@ class _Partitioner(TirMutator):
             form = linear_form(excess, {var, *guard.domains}, {})
             if form is None or not guard.unrolled >= (form.terms.keys() - {var}) or len(form.terms) < 2:
                 continue
+            if form.rest.dtype.bits > var.dtype.bits:  # a loop of int32 over a size of int64
+                continue
             rest = c.cast(var.dtype, form.rest)
             offset = 0 if outer is None else tir.const_int(self._analyzer.simplify(c.sub(rest, outer)))
             if tir.const_int(rest) is not None or offset is None or (outer is not None and form.terms[var] != factor):

@@ -55,6 +55,40 @@ def test_the_numbers_stay(params: dict[str, str], lines: list[str], calls: int) 
     np.testing.assert_allclose(found, expected, 1e-4, 1e-4)
 
 
+@pytest.mark.parametrize("sizes", [(8, 4, 5), ("m", 4, "n")])
+def test_a_transposed_copy_of_a_part_stays(sizes: tuple[int | str, int, int | str]) -> None:
+    rows, inner, columns = (f'"{s}"' if isinstance(s, str) else str(s) for s in sizes)
+    bounds = ("m", "n") if isinstance(sizes[0], str) else ("8", "5")
+    text = f"""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def part(x: T.handle, y: T.handle):
+        m, n = T.int64(), T.int64()
+        X = T.match_buffer(x, ({bounds[0]}, {inner}), "float32")
+        Y = T.match_buffer(y, ({inner}, {bounds[1]}), "float32")
+        for i, j in T.grid({inner}, {bounds[1]}):
+            with T.block("copy"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = X[vj, vi]
+    @R.function
+    def main(a: R.Tensor((3, {inner}), "float32"), x: R.Tensor(({rows}, {inner}), "float32"), like: R.Tensor(({columns},), "float32")):
+        m, n = T.int64(), T.int64()
+        cls = Module
+        with R.dataflow():
+            t = R.call_tir(cls.part, (x,), out_sinfo=R.Tensor(({inner}, {bounds[1]}), "float32"))
+            p = R.matmul(a, t)
+            y = R.add(p, like)
+            R.output(y)
+        return y
+"""  # noqa: E501
+    module = mlcc.parse(text)
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape, "float32") for shape in ((3, 4), (8, 4), (5,))]
+    found = mlcc.load(mlcc.build(module, NATIVE))["main"](*given)
+    np.testing.assert_allclose(found, given[0] @ given[1][:5].T + given[2], 1e-5, 1e-5)
+
+
 def test_what_it_reads() -> None:
     params, lines, _ = CASES[0]
     after = mlcc.run_passes(graph(params, *lines), PIPELINE)
