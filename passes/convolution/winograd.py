@@ -14,7 +14,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.tensor_data import TensorData
 from mlcc.machine.cpu_tables import CpuFacts
-from mlcc.passes.convolution.winograd_choice import MAX_ERROR, Choice, choose_variant, convolution_shape
+from mlcc.passes.convolution.winograd_choice import MAX_ERROR, Choice, admitted_error, choose_variant, convolution_shape
 from mlcc.passes.convolution.winograd_kernel import winograd_function
 from mlcc.passes.graph.clean_up import clean_up_rewritten
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
@@ -22,8 +22,6 @@ from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import call_tir, tensor_info
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import DefUse, is_call, is_primitive
-
-FAST_MATH_ERROR = 4.0  # times the expected rounding error of a direct convolution, with the target option `fast-math`
 
 BLOCK_OUTPUTS = 128  # output channels whose weights are transformed at a time
 
@@ -69,11 +67,6 @@ class Winograd(Pass):
             return module
         changed.functions = {n: changed.functions.get(n, f) for n, f in builder.module.functions.items()}
         return changed
-
-
-def admitted_error(max_error: float, target: Any) -> float:
-    """Return the largest admitted rounding error, relative to that of a direct convolution, for a target."""
-    return max(max_error, FAST_MATH_ERROR) if getattr(target, "fast_math", False) and max_error > 0 else max_error
 
 
 class _Rewriter(RelaxMutator):

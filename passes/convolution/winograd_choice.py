@@ -13,6 +13,7 @@ from mlcc.passes.convolution.costs import USUAL_BATCH, convolution_cycles
 from mlcc.passes.convolution.winograd_kernel import ConvolutionShape
 from mlcc.passes.convolution.winograd_transforms import Matrix, Variant, variants
 
+FAST_MATH_ERROR = 4.0  # times the expected rounding error of a direct convolution, with the target option `fast-math`
 MAX_ERROR = 1.25  # the admitted rounding error, relative to the expected one of a direct convolution
 MAX_SHARE = 0.9  # of the direct convolution's time, for a variant to be worth its larger code and weights
 VECTOR_CYCLES = 0.5  # per load, addition or half a store of a vector
@@ -53,9 +54,14 @@ def choose_variant(call: relax.Call, facts: CpuFacts, max_error: float, always: 
     return best if best is not None and (always or best.share <= MAX_SHARE) else None
 
 
-def channels_last_cycles(call: relax.Call, facts: CpuFacts) -> float:
+def admitted_error(max_error: float, target: Any) -> float:
+    """Return the largest admitted rounding error, relative to that of a direct convolution, for a target."""
+    return max(max_error, FAST_MATH_ERROR) if getattr(target, "fast_math", False) and max_error > 0 else max_error
+
+
+def channels_last_cycles(call: relax.Call, facts: CpuFacts, max_error: float) -> float:
     """Estimate the cycles of a convolution with the channels last, by the pass `winograd` or direct."""
-    choice = choose_variant(call, facts, MAX_ERROR) if isinstance(call.args[1], relax.Constant) else None
+    choice = choose_variant(call, facts, max_error) if isinstance(call.args[1], relax.Constant) else None
     return convolution_cycles(call, "C", facts) * (1.0 if choice is None else choice.share)
 
 

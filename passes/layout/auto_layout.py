@@ -24,7 +24,7 @@ from mlcc.ops.layout_rules import (
 )
 from mlcc.ops.split_layouts import is_blocked
 from mlcc.passes.convolution.costs import channels_last, convolution_cycles, transpose_cycles
-from mlcc.passes.convolution.winograd_choice import channels_last_cycles
+from mlcc.passes.convolution.winograd_choice import MAX_ERROR, admitted_error, channels_last_cycles
 from mlcc.passes.graph.relax_mutator import map_relax_functions
 from mlcc.passes.graph.to_dataflow import ToDataflow
 from mlcc.passes.layout.convert_layout import Converter
@@ -42,7 +42,8 @@ class AutoLayout(Pass):
     of its convolutions, by the target's vectors and registers, is compared with the cost of the transposes at its
     boundaries. Weights keep their layout, except those of grouped convolutions, which are not packed. Images of few
     channels are read in place. Transposes of the program into the chosen layout disappear. With `always` all groups are
-    converted, whether that pays or not.
+    converted, whether that pays or not. `max-error` is that of the pass `winograd` which follows, whose gain counts; 0
+    if it does not follow.
 
     Before:  lv = R.nn.conv2d(x, w1)
              lv1 = R.nn.conv2d(R.nn.relu(lv), w2)
@@ -54,32 +55,36 @@ class AutoLayout(Pass):
 
     name: ClassVar[str] = "auto-layout"
     always: bool = False
+    max_error: float = MAX_ERROR
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         facts = cpu_facts(ctx.target)
         if facts is None or not any(_convolutions(f) for f in module.functions.values()):
             return module
+        max_error = admitted_error(self.max_error, ctx.target)
         dataflow_module = ToDataflow().run(module, ctx)
 
         def change(name: str, func: relax.Function) -> relax.Function:
             before: Any = dataflow_module.functions[name]
-            converted = choose_layouts(before, module, facts, self.always)
+            converted = choose_layouts(before, module, facts, max_error, self.always)
             return func if converted is before else converted
 
         return map_relax_functions(module, change, primitive=False)
 
 
-def choose_layouts(func: relax.Function, module: IRModule, facts: CpuFacts, always: bool = False) -> relax.Function:
+def choose_layouts(
+    func: relax.Function, module: IRModule, facts: CpuFacts, max_error: float, always: bool = False
+) -> relax.Function:
     """Return the function with profitable layouts; the same object if none is."""
     groups = Groups.of(func)
     if not groups.convolutions:
         return func
-    trial = _LayoutChooser(module, facts, groups, groups.convolutions)
+    trial = _LayoutChooser(module, facts, groups, groups.convolutions, max_error)
     converted = trial.visit_function(func)
     profitable = {g for g in groups.convolutions if trial.saved_cycles[g] > trial.transpose_cost[g]}
     if always or profitable == groups.convolutions:
         return converted
-    return _LayoutChooser(module, facts, groups, profitable).visit_function(func) if profitable else func
+    return _LayoutChooser(module, facts, groups, profitable, max_error).visit_function(func) if profitable else func
 
 
 def _convolutions(func: Any) -> Iterator[relax.VarBinding]:
@@ -151,9 +156,11 @@ class _LayoutChooser(Converter):
 
     rule = staticmethod(_rule)
 
-    def __init__(self, module: IRModule, facts: CpuFacts, groups: Groups, chosen: Collection[relax.Var]) -> None:
+    def __init__(
+        self, module: IRModule, facts: CpuFacts, groups: Groups, chosen: Collection[relax.Var], max_error: float
+    ) -> None:
         super().__init__(module, {})
-        self.facts, self.groups, self.chosen = facts, groups, chosen
+        self.facts, self.groups, self.chosen, self.max_error = facts, groups, chosen, max_error
         self.saved_cycles: defaultdict[relax.Var, float] = defaultdict(float)
         self.transpose_cost: defaultdict[relax.Var, float] = defaultdict(float)
         self.var: relax.Var | None = None  # the variable being bound, and its group
@@ -256,7 +263,7 @@ class _LayoutChooser(Converter):
         changed = changed.with_item("kernel_layout", layout_string(attrs["kernel_layout"], weight))
         assert self.group is not None
         self.saved_cycles[self.group] += convolution_cycles(call, result[-1], self.facts)
-        self.saved_cycles[self.group] -= channels_last_cycles(call, self.facts)
+        self.saved_cycles[self.group] -= channels_last_cycles(call, self.facts, self.max_error)
         return LayoutDecision((data, weight), out, changed)
 
     def has_few_channels(self, call: relax.Call) -> bool:

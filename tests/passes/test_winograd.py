@@ -271,6 +271,16 @@ def test_the_expected_error_is_what_random_data_show(window: tuple[int, int], ma
 # ---------------------------------------------------------------- what is taken
 
 
+def test_layouts_count_the_gain_only_where_the_pass_follows() -> None:
+    text = convolution((1, 28, 28, 16), random_weights(16, 16, 3, 3), attrs="padding=[1, 1, 1, 1]").script()
+    module = mlcc.parse(text.replace('"NHWC"', '"NCHW"').replace("(1, 28, 28, 16)", "(1, 16, 28, 28)"))
+    laid_out = [
+        "permute_dims" in mlcc.run_passes(module, f"auto-layout{{max-error={n}}}", target=AVX512).script()
+        for n in (1.25, 0)
+    ]
+    assert laid_out == [True, False]
+
+
 def test_variants_by_admitted_error() -> None:
     module = convolution((1, 56, 56, 64), random_weights(64, 64, 3, 3), attrs="padding=[1, 1, 1, 1]")
     assert taken(module) == ["F(2x2, 3x3)"]
