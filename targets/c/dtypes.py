@@ -64,6 +64,11 @@ def integer_range(dtype: DType) -> tuple[int, int]:
     return (0 if dtype.is_uint else -(1 << bits)), (1 << bits) - 1
 
 
+def declared(type: str) -> str:
+    """Return a type as it stands before a name."""
+    return type if type.endswith("*") else f"{type} "
+
+
 def integer_literal(value: int, dtype: DType, exact: bool = False) -> str:
     """Return an integer constant. Small ones of 64 bits are plain numbers, unless the type must be `exact`."""
     if dtype.is_bool:

@@ -9,7 +9,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.intrinsics import name_of
 from mlcc.targets.c import expressions as ex
-from mlcc.targets.c.dtypes import register_type
+from mlcc.targets.c.dtypes import declared, register_type
 from mlcc.targets.llvm.codegen.libm import LIBM
 from mlcc.targets.source.dialect import refuse
 from mlcc.targets.source.expressions import Text
@@ -45,5 +45,5 @@ def extern_call(w: Writer, node: tir.Call) -> Text:
             raise refuse(f"{dtype} cannot be passed to the extern `{symbol}`", node.span)
     result = "void" if node.dtype.is_void else register_type(node.dtype)
     params = ", ".join(register_type(a.dtype) for a in args) or "void"
-    w.ctx.declare_extern(symbol, f"extern {result}{'' if result.endswith('*') else ' '}{symbol}({params});", node.span)
+    w.ctx.declare_extern(symbol, f"extern {declared(result)}{symbol}({params});", node.span)
     return ex.call(symbol, *(ex.text(w, a) for a in args))

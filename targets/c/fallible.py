@@ -1,8 +1,8 @@
-"""Calls that are statements in C because they may fail or return through a pointer: PrimFuncs, packed functions,
-checked indices.
+"""Calls that are statements in C because they may fail, return through a pointer, or have effects, whose order C leaves
+open in an expression: PrimFuncs, packed functions, externs, checked indices.
 
-`lift` prints such calls in an expression before the statement that it is part of, each under the conditions under which
-the expression evaluates it, and puts variables in their places.
+`lift` prints such calls in an expression before the statement that it is part of, from left to right, each once and
+under the conditions under which the expression evaluates it, and puts variables in their places.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from mlcc.ir import relax, tir
 from mlcc.ir.checked_index import INDEX_ERROR, checked_index
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.intrinsics import Effect, called
-from mlcc.ir.node import Node, find, holds, map_children
+from mlcc.ir.node import Node, children, find, holds, map_children
 from mlcc.ir.visit import substitute
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.targets.c import expressions as ex
 from mlcc.targets.c import packed
-from mlcc.targets.c.dtypes import memory_type, register_type
+from mlcc.targets.c.dtypes import declared, memory_type, register_type
+from mlcc.targets.llvm.codegen.libm import LIBM
 from mlcc.targets.source.dialect import refuse
 from mlcc.targets.source.expressions import EQUAL
 
@@ -98,23 +99,46 @@ def has_effect(node: tir.Call) -> bool:
     return called(node).effect >= Effect.UPDATE and not isinstance(node.op, relax.GlobalVar)
 
 
+def may_write(node: Node) -> bool:
+    """Return True if an expression contains a call that may change memory or the outside."""
+    return any(_may_write(call) for call in find(node, tir.Call))
+
+
+def _may_write(call: tir.Call) -> bool:
+    if isinstance(call.op, relax.GlobalVar) or called(call).packed:
+        return True
+    return called(call).extern and has_effect(call) and not _is_libm(call)
+
+
+def _is_libm(call: tir.Call) -> bool:
+    return bool(call.args) and isinstance(call.args[0], tir.StringImm) and call.args[0].value in LIBM
+
+
 def lift(w: KernelWriter, node: tir.Expr) -> tir.Expr:
-    """Print the calls in an expression that are statements in C; return the expression over their results."""
+    """Print the calls in an expression that are statements in C; return the expression over their results.
+
+    Of a vector expression, those are lifted that are the same for all lanes.
+    """
     if holds(node, tir.Let):
         node = substitute_lets(node)
     return _lift(w, node, ()) if is_fallible(node) else node
 
 
 def substitute_lets(node: Any) -> Any:
-    """Replace the variables of `let` expressions by their values."""
+    """Replace the variables of `let` expressions by their values, unless computing these changes something."""
     node = map_children(node, substitute_lets)
-    return substitute(node.body, {node.var: node.value}) if isinstance(node, tir.Let) else node
+    if isinstance(node, tir.Let) and not may_write(node.value):
+        return substitute(node.body, {node.var: node.value})
+    return node
 
 
 def _lift(w: KernelWriter, node: Any, guards: Guards) -> Any:
     if not isinstance(node, tir.Expr) or not is_fallible(node):
         return node
     match node:
+        case tir.Let(var=var, value=value, body=body):
+            known = _saved(w, _lift(w, value, guards), var.name, guards)
+            return _lift(w, substitute(body, {var: known}), guards)
         case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, true, false)):
             sides = _lift_sides(w, condition, true, false, guards)
             return tir.Call(node.dtype, node.op, sides, span=node.span)
@@ -122,20 +146,61 @@ def _lift(w: KernelWriter, node: Any, guards: Guards) -> Any:
             return tir.Select(node.dtype, *_lift_sides(w, condition, true, false, guards), span=node.span)
         case tir.And(lhs=lhs, rhs=rhs) | tir.Or(lhs=lhs, rhs=rhs):
             first = _lift(w, lhs, guards)
+            if first.dtype.lanes > 1:
+                return type(node)(node.dtype, first, rhs, span=node.span)
+            if may_write(rhs):
+                first = _saved(w, first, "chosen", guards)
             reached = first if isinstance(node, tir.And) else c.logical_not(first)
             return type(node)(node.dtype, first, _lift(w, rhs, (*guards, reached)), span=node.span)
-    node = map_children(node, lambda child: _lift(w, child, guards))
+    node = _lift_children(w, node, guards)
     if not isinstance(node, tir.Call) or not _is_statement(node):
         return node
     return _statement(w, node, guards)
+
+
+def _lift_children(w: KernelWriter, node: tir.Expr, guards: Guards) -> tir.Expr:
+    """Lift the calls of the operands; what an operand loads is saved if a later one may change it."""
+    operands = [child for child in children(node) if isinstance(child, tir.Expr)]
+    last = max((at for at, operand in enumerate(operands) if may_write(operand)), default=0)
+    places = iter(range(len(operands)))
+
+    def lifted(child: Any) -> Any:
+        if not isinstance(child, tir.Expr):
+            return child
+        at, value = next(places), _lift(w, child, guards)
+        if at >= last or value.dtype.lanes > 1 or value.dtype.is_handle or not holds(value, tir.BufferLoad):
+            return value
+        return _saved(w, value, "loaded", guards)
+
+    return map_children(node, lifted)
+
+
+def _saved(w: KernelWriter, node: tir.Expr, hint: str, guards: Guards) -> tir.Expr:
+    """Return a variable with the value of an expression, which is computed under conditions; a constant as it is."""
+    if isinstance(node, (tir.Var, tir.IntImm, tir.FloatImm)):
+        return node
+    if not guards:
+        return w.to_variable(node, hint)
+    var = tir.Var(hint, node.dtype)
+    name = w.define(var)
+    w.lines.add(f"{declared(register_type(node.dtype, node.span))}{name} = 0;", name)
+    with w.lines.block(f"if ({_condition(w, guards)})"):
+        w.lines.add(f"{name} = {ex.text(w, node)};", name)
+    return var
+
+
+def _condition(w: KernelWriter, guards: Guards) -> str:
+    return " && ".join(ex.text(w, guard, EQUAL) for guard in guards)
 
 
 def _lift_sides(
     w: KernelWriter, condition: tir.Expr, true: tir.Expr, false: tir.Expr, guards: Guards
 ) -> tuple[tir.Expr, ...]:
     condition = _lift(w, condition, guards)
+    if condition.dtype.lanes > 1:
+        return condition, true, false
     if is_fallible(true) or is_fallible(false):
-        condition = condition if isinstance(condition, tir.Var) else w.to_variable(condition, "chosen")
+        condition = _saved(w, condition, "chosen", guards)
     return (
         condition, _lift(w, true, (*guards, condition)), _lift(w, false, (*guards, c.logical_not(condition))),
     )  # fmt: skip
@@ -143,8 +208,10 @@ def _lift_sides(
 
 def _statement(w: KernelWriter, node: tir.Call, guards: Guards) -> tir.Expr:
     name = callee(node, w.ctx)
-    if name is None and called(node).extern:
+    if node.dtype.lanes > 1:
         return node
+    if name is None and called(node).extern:
+        return _extern(w, node, guards)
     result: tir.Var | None = None
     if checked_index(node) is not None:
         result = tir.Var("place", INT64)
@@ -152,14 +219,34 @@ def _statement(w: KernelWriter, node: tir.Call, guards: Guards) -> tir.Expr:
         result = tir.Var("value", node.dtype)
     if result is not None:
         c_name = w.define(result)
-        w.lines.add(f"{register_type(result.dtype)} {c_name} = 0;")
+        w.lines.add(f"{declared(register_type(result.dtype))}{c_name} = 0;", c_name)
     if not guards:
         _print(w, node, name, result)
     else:
-        condition = " && ".join(ex.text(w, guard, EQUAL) for guard in guards)
-        with w.lines.block(f"if ({condition})"):
+        with w.lines.block(f"if ({_condition(w, guards)})"):
             _print(w, node, name, result)
     return result or tir.IntImm(node.dtype if node.dtype.is_int else INT64, 0)
+
+
+def _extern(w: KernelWriter, node: tir.Call, guards: Guards) -> tir.Expr:
+    """Print the call of a C function that has effects, also where nothing uses its result; leave others in place."""
+    if not _may_write(node) or node.dtype.is_void and not guards:
+        return node
+    printed = ex.text(w, node)
+    if node.dtype.is_void:
+        with w.lines.block(f"if ({_condition(w, guards)})"):
+            w.lines.add(f"{printed};")
+        return tir.IntImm(INT64, 0)
+    result = tir.Var("value", node.dtype)
+    name, type = w.define(result), declared(register_type(node.dtype, node.span))
+    if not guards:
+        const = "" if node.dtype.is_handle else "const "
+        w.lines.add(f"{const}{type}{name} = {printed};", name, f"(void){printed};")
+        return result
+    w.lines.add(f"{type}{name} = 0;", name)
+    with w.lines.block(f"if ({_condition(w, guards)})"):
+        w.lines.add(f"{name} = {printed};", name, f"(void){printed};")
+    return result
 
 
 def _print(w: KernelWriter, node: tir.Call, name: str | None, result: tir.Var | None) -> None:
@@ -226,7 +313,7 @@ def _call_kernel(w: KernelWriter, node: tir.Call, name: str, result: tir.Var | N
     else:
         w.lines.add(f"{call};")
     if result is not None and sig.result is not None:
-        w.lines.add(f"{w.name(result)} = {ex.from_memory(w, target, sig.result)[1]};")
+        w.lines.add(f"{w.name(result)} = {ex.from_memory(w, target, sig.result)[1]};", w.name(result))
 
 
 def _bind_symbols(buffer: tir.Buffer, array: tir.Call, symbols: dict[tir.Var, tir.Expr]) -> None:

@@ -17,7 +17,7 @@ from mlcc.passes.lowering.parallel import select_parallel_loops
 from mlcc.targets.c import expressions as ex
 from mlcc.targets.c import fallible, vectors
 from mlcc.targets.c.context import CKernel, FileContext
-from mlcc.targets.c.dtypes import integer_range, memory_type, register_type, storage, suffix
+from mlcc.targets.c.dtypes import declared, integer_range, memory_type, register_type, storage, suffix
 from mlcc.targets.c.host_helpers import ALLOCATE
 from mlcc.targets.c.lines import wrapped
 from mlcc.targets.c.writer import Writer
@@ -199,7 +199,7 @@ class KernelWriter(Writer):
         printed = ex.text(self, node)
         name = self.define(var)
         const = "" if node.dtype.is_handle else "const "
-        self.lines.add(f"{const}{_declared(register_type(node.dtype, node.span))}{name} = {printed};", name)
+        self.lines.add(f"{const}{declared(register_type(node.dtype, node.span))}{name} = {printed};", name)
         if node.dtype.is_int:
             self.ranges.bind(var, self.ranges.of(node))
         return var
@@ -229,7 +229,10 @@ class KernelWriter(Writer):
         self.store_scalar(stmt.buffer, stmt.indices[0], stmt.value)
 
     def store_scalar(self, buffer: tir.Buffer, index: tir.Expr, value: tir.Expr) -> None:
-        index, value = fallible.lift(self, index), fallible.lift(self, value)
+        value = fallible.lift(self, value)
+        if fallible.may_write(index) and holds(value, tir.BufferLoad):
+            value = self.to_variable(value, "stored")
+        index = fallible.lift(self, index)
         target = self.element(buffer, index)
         name = self.names[buffer.data]
         stores = name if name in self._arrays else None
@@ -249,25 +252,25 @@ class KernelWriter(Writer):
         buffer = stmt.buffer
         type = memory_type(buffer.dtype, buffer.span)
         self._declare(buffer.data, type)
-        declared = _declared(type)
+        start = declared(type)
         if self.memory.on_stack(buffer):
             size = byte_size(buffer)
             assert isinstance(size, int)
             name = self.define(buffer.data, buffer.name)
             self._arrays.add(name)
             zero = " = {0}" if size <= _INITIALIZED else ""  # compilers do not see that it is written before it is read
-            self.lines.add(f"{declared}{name}[{max(size // buffer.dtype.bytes, 1)}]{zero};", name)
+            self.lines.add(f"{start}{name}[{max(size // buffer.dtype.bytes, 1)}]{zero};", name)
             return
         if self.memory.is_fixed(buffer) or buffer.data not in self.memory.heap_buffers:
             offset = self.memory.workspace_offset(buffer)
             assert offset is not None
             with self.ranges.without_overflow():
-                place = f"({declared}*)(void *)(workspace + {ex.index(self, offset, PRODUCT)})"
+                place = f"({start}*)(void *)(workspace + {ex.index(self, offset, PRODUCT)})"
         else:
             place = self._from_heap(buffer, type)
         name = self.define(buffer.data, buffer.name)
         self._arrays.add(name)
-        self.lines.add(f"{declared}*{name} = {place};", name)
+        self.lines.add(f"{start}*{name} = {place};", name)
 
     def _from_heap(self, buffer: tir.Buffer, type: str) -> str:
         """Allocate heap memory for a buffer; the memory of an earlier iteration of the loop is freed first."""
@@ -280,7 +283,7 @@ class KernelWriter(Writer):
         self.lines.add(f"release({place});")
         self.lines.add(f"{place} = allocate({printed});")
         self.lines.add(f"if ({place} == NULL) return {code};")
-        return f"({_declared(type)}*){place}"
+        return f"({declared(type)}*){place}"
 
     def decl(self, stmt: tir.DeclBuffer) -> None:
         data = stmt.buffer.data
@@ -290,7 +293,7 @@ class KernelWriter(Writer):
         own = memory_type(stmt.buffer.dtype, stmt.span)
         bases = [self._memory[v] for v in find(stmt.data, tir.Var) if v in self._memory]
         self._declare(data, own, bases[0] if bases else None)
-        type = const + _declared(own)
+        type = const + declared(own)
         source = ex.text(self, fallible.lift(self, stmt.data), UNARY)
         name = self.define(data, stmt.buffer.name)
         self.lines.add(f"{type}*{name} = ({type}*)({const}void *){source};", name)
@@ -303,8 +306,8 @@ class KernelWriter(Writer):
             self._return(value)
             return
         if vectors.has_vectors(value):
-            for lane in range(value.dtype.lanes):
-                self._discard(vectors.lane(self, value, lane))
+            for lane in vectors.lanes(self, value):
+                self._discard(lane)
             return
         self._discard(value)
 
@@ -424,11 +427,6 @@ class KernelWriter(Writer):
 
     def attr(self, stmt: tir.AttrStmt) -> None:
         self.body(stmt.body)
-
-
-def _declared(type: str) -> str:
-    """Return a type as it stands before a name."""
-    return type if type.endswith("*") else f"{type} "
 
 
 _STATEMENTS: dict[type, Callable[[KernelWriter, Any], None]] = {

@@ -14,15 +14,19 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class Lines:
-    """The lines of a function body. Each knows the variable that it defines or stores to, if it does nothing else."""
+    """The lines of a function body. Each may know the variable that it defines or stores to."""
 
     def __init__(self, depth: int = 1) -> None:
-        self._lines: list[tuple[str, str | None]] = []
+        self._lines: list[tuple[str, str | None, str]] = []
         self._depth = depth
 
-    def add(self, text: str, variable: str | None = None) -> None:
-        """Append a line. One that only defines or stores to a `variable` is dropped if no needed line uses that."""
-        self._lines.append((INDENT * self._depth + text, variable))
+    def add(self, text: str, variable: str | None = None, otherwise: str = "") -> None:
+        """Append a line. If no needed line uses the `variable` that it defines or stores to, `otherwise` replaces it.
+
+        By default nothing replaces it, so it must do nothing else.
+        """
+        indent = INDENT * self._depth
+        self._lines.append((indent + text, variable, indent + otherwise if otherwise else ""))
 
     @contextmanager
     def block(self, head: str, tail: str = "}") -> Iterator[None]:
@@ -44,10 +48,9 @@ class Lines:
         """Return the lines that are needed, and the names that they use."""
         by_variable: dict[str, set[str]] = {}
         todo: list[str] = []
-        for text, variable in self._lines:
-            if variable is None:
-                todo += _NAME.findall(text)
-            else:
+        for text, variable, otherwise in self._lines:
+            todo += _NAME.findall(text if variable is None else otherwise)
+            if variable is not None:
                 by_variable.setdefault(variable, set()).update(_NAME.findall(text))
         used: set[str] = set()
         while todo:
@@ -55,7 +58,10 @@ class Lines:
             if name not in used:
                 used.add(name)
                 todo += by_variable.get(name, ())
-        return [text for text, variable in self._lines if variable is None or variable in used], used
+        lines = (
+            text if variable is None or variable in used else otherwise for text, variable, otherwise in self._lines
+        )
+        return [line for line in lines if line], used
 
 
 def wrapped(head: str, items: Sequence[str], tail: str) -> list[str]:

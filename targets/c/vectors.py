@@ -60,48 +60,63 @@ def _places(w: KernelWriter, buffer: tir.Buffer, index: tir.Expr, loads: Loads) 
     return [c.add(c.mul(s, c.const(inner, s.dtype)), c.const(k, s.dtype)) for s in starts for k in range(inner)]
 
 
+def _element_places(w: KernelWriter, stmt: tir.BufferStore) -> list[tir.Expr]:
+    """Return the element indices of a store."""
+    index = fallible.lift(w, stmt.indices[0])
+    return _places(w, stmt.buffer, index, _loads(w, index))
+
+
 def lane(w: KernelWriter, node: tir.Expr, number: int) -> tir.Expr:
     """Return a lane of an expression as a scalar expression."""
+    node = fallible.lift(w, node)
     return w.vectors.of(node, number, _loads(w, node))
 
 
-def _lanes(w: KernelWriter, node: tir.Expr) -> list[tir.Expr]:
+def lanes(w: KernelWriter, node: tir.Expr) -> list[tir.Expr]:
+    """Return the lanes of an expression as scalar expressions. Calls that all lanes share are printed, once."""
+    node = fallible.lift(w, node)
     loads = _loads(w, node)
     return [w.vectors.of(node, number, loads) for number in range(node.dtype.lanes)]
 
 
 def bind(w: KernelWriter, stmt: tir.Bind) -> None:
-    values = [w.to_variable(fallible.lift(w, part), stmt.var.name) for part in _lanes(w, stmt.value)]
+    values = [w.to_variable(fallible.lift(w, part), stmt.var.name) for part in lanes(w, stmt.value)]
     if stmt.var.dtype.lanes == 1:
         w.alias(stmt.var, values[0])
     else:
         w.vectors.vectors[stmt.var] = values
 
 
+def _known(w: KernelWriter, node: tir.Expr) -> tir.Expr:
+    """Return a variable with the value of a scalar expression."""
+    node = fallible.lift(w, node)
+    return node if isinstance(node, tir.Var) else w.to_variable(node, "v")
+
+
 def store(w: KernelWriter, stmt: tir.BufferStore) -> None:
     """Print a store of a vector: all lanes are computed before any is stored."""
-    places = _places(w, stmt.buffer, stmt.indices[0], _loads(w, stmt.indices[0]))
-    values = _lanes(w, stmt.value)
+    index = stmt.indices[0]
+    values = lanes(w, stmt.value)
+    if index.dtype.lanes * stmt.buffer.dtype.lanes > 1:
+        values = [_known(w, value) for value in values]
+    places = _element_places(w, stmt)
     if len(values) == 1:
         values *= len(places)
     if len(places) != len(values):
         raise refuse(f"a store of {len(values)} lanes to {len(places)} elements", stmt.span)
     flat = scalar_view(stmt.buffer)
-    if len(places) > 1:
-        values = [w.to_variable(fallible.lift(w, value), "v") for value in values]
     for place, value in zip(places, values, strict=True):
         w.store_scalar(flat, place, value)
 
 
 def if_then_else(w: KernelWriter, stmt: tir.IfThenElse) -> None:
     """Print statements under a vector condition: each lane is stored under its own condition."""
-    conditions = [w.to_variable(fallible.lift(w, part), "on") for part in _lanes(w, stmt.condition)]
+    conditions = [w.to_variable(fallible.lift(w, part), "on") for part in lanes(w, stmt.condition)]
     for body, taken in ((stmt.then_body, True), (stmt.else_body or (), False)):
         for inner in body:
             if not isinstance(inner, tir.BufferStore):
                 raise refuse("a vector condition can only guard stores of vectors", inner.span or stmt.span)
-            places = _places(w, inner.buffer, inner.indices[0], _loads(w, inner.indices[0]))
-            values = _lanes(w, inner.value)
+            values, places = lanes(w, inner.value), _element_places(w, inner)
             if not len(places) == len(values) == len(conditions):
                 raise refuse("a vector condition can only guard stores of as many lanes", inner.span or stmt.span)
             flat = scalar_view(inner.buffer)

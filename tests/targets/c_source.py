@@ -46,9 +46,11 @@ def compiled(
     return folder / "model.so"
 
 
-def load(artifact: CArtifact, flags: tuple[str, ...] = FLAGS, cc: str = "cc") -> NativeExecutable:
-    """The functions of an artifact, compiled and loaded."""
-    path = compiled(artifact, flags, cc)
+def load(
+    artifact: CArtifact, flags: tuple[str, ...] = FLAGS, cc: str = "cc", libraries: tuple[str, ...] = ()
+) -> NativeExecutable:
+    """The functions of an artifact, compiled and loaded, with other files to link."""
+    path = compiled(artifact, flags, cc, libraries)
     library = ctypes.CDLL(str(path))
     shutil.rmtree(path.parent)
 
