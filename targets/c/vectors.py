@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
-from mlcc.ir.node import walk
+from mlcc.ir.node import holds, walk
 from mlcc.targets.c import expressions as ex
 from mlcc.targets.c import fallible
 from mlcc.targets.source.dialect import refuse
@@ -87,19 +87,26 @@ def bind(w: KernelWriter, stmt: tir.Bind) -> None:
         w.vectors.vectors[stmt.var] = values
 
 
-def _known(w: KernelWriter, node: tir.Expr) -> tir.Expr:
+def _known(w: KernelWriter, node: tir.Expr, hint: str) -> tir.Expr:
     """Return a variable with the value of a scalar expression."""
     node = fallible.lift(w, node)
-    return node if isinstance(node, tir.Var) else w.to_variable(node, "v")
+    return node if isinstance(node, tir.Var) else w.to_variable(node, hint)
+
+
+def _is_stored(node: tir.Expr) -> bool:
+    """Return True if the value of an expression depends on memory, or a call."""
+    return holds(node, tir.BufferLoad, tir.Call)
 
 
 def store(w: KernelWriter, stmt: tir.BufferStore) -> None:
-    """Print a store of a vector: all lanes are computed before any is stored."""
+    """Print a store of a vector: all lanes and their places are computed before any is stored."""
     index = stmt.indices[0]
     values = lanes(w, stmt.value)
     if index.dtype.lanes * stmt.buffer.dtype.lanes > 1:
-        values = [_known(w, value) for value in values]
+        values = [_known(w, value, "v") for value in values]
     places = _element_places(w, stmt)
+    if len(places) > 1:
+        places = [_known(w, place, "at") if _is_stored(place) else place for place in places]
     if len(values) == 1:
         values *= len(places)
     if len(places) != len(values):

@@ -84,3 +84,15 @@ def test_a_call_with_effects_happens_once_and_in_order(name: str, tmp_path: Path
     declared = "x = T.int32()\n    " if "where=" in CALLS[name] else ""
     text = f'@T.prim_func\ndef f(A: T.Buffer((8,), "int32")):\n    {declared}{CALLS[name]}\n    A[7] = {ID}\n'
     agree(text, tmp_path, np.array([3, 1, 4, 1, 5, 9, 4, 6], "int32"))
+
+
+VECTORS = {
+    "places that the store changes": "A[A[T.Ramp(0, 1, 4)]] = T.Broadcast(7, 4)",
+    "places and values that the store changes": "A[A[T.Ramp(0, 1, 4)]] = A[A[T.Ramp(4, 1, 4)]]",
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_vector_is_loaded_before_it_is_stored(name: str, tmp_path: Path) -> None:
+    text = f'@T.prim_func\ndef f(A: T.Buffer((8,), "int32")):\n    {VECTORS[name]}\n'
+    agree(text, tmp_path, np.array([1, 2, 3, 0, 5, 6, 4, 7], "int32"))
