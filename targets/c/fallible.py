@@ -114,14 +114,14 @@ def _is_libm(call: tir.Call) -> bool:
     return bool(call.args) and isinstance(call.args[0], tir.StringImm) and call.args[0].value in LIBM
 
 
-def lift(w: KernelWriter, node: tir.Expr) -> tir.Expr:
+def lift(w: KernelWriter, node: tir.Expr, guards: Guards = ()) -> tir.Expr:
     """Print the calls in an expression that are statements in C; return the expression over their results.
 
-    Of a vector expression, those are lifted that are the same for all lanes.
+    The calls are made if all `guards` are true. Those of a vector expression are lifted if all lanes share them.
     """
     if holds(node, tir.Let):
         node = substitute_lets(node)
-    return _lift(w, node, ()) if is_fallible(node) else node
+    return _lift(w, node, guards) if is_fallible(node) else node
 
 
 def substitute_lets(node: Any) -> Any:
@@ -137,7 +137,7 @@ def _lift(w: KernelWriter, node: Any, guards: Guards) -> Any:
         return node
     match node:
         case tir.Let(var=var, value=value, body=body):
-            known = _saved(w, _lift(w, value, guards), var.name, guards)
+            known = saved(w, _lift(w, value, guards), var.name, guards)
             return _lift(w, substitute(body, {var: known}), guards)
         case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, true, false)):
             sides = _lift_sides(w, condition, true, false, guards)
@@ -149,7 +149,7 @@ def _lift(w: KernelWriter, node: Any, guards: Guards) -> Any:
             if first.dtype.lanes > 1:
                 return type(node)(node.dtype, first, rhs, span=node.span)
             if may_write(rhs):
-                first = _saved(w, first, "chosen", guards)
+                first = saved(w, first, "chosen", guards)
             reached = first if isinstance(node, tir.And) else c.logical_not(first)
             return type(node)(node.dtype, first, _lift(w, rhs, (*guards, reached)), span=node.span)
     node = _lift_children(w, node, guards)
@@ -170,12 +170,12 @@ def _lift_children(w: KernelWriter, node: tir.Expr, guards: Guards) -> tir.Expr:
         at, value = next(places), _lift(w, child, guards)
         if at >= last or value.dtype.lanes > 1 or value.dtype.is_handle or not holds(value, tir.BufferLoad):
             return value
-        return _saved(w, value, "loaded", guards)
+        return saved(w, value, "loaded", guards)
 
     return map_children(node, lifted)
 
 
-def _saved(w: KernelWriter, node: tir.Expr, hint: str, guards: Guards) -> tir.Expr:
+def saved(w: KernelWriter, node: tir.Expr, hint: str, guards: Guards) -> tir.Expr:
     """Return a variable with the value of an expression, which is computed under conditions; a constant as it is."""
     if isinstance(node, (tir.Var, tir.IntImm, tir.FloatImm)):
         return node
@@ -200,7 +200,7 @@ def _lift_sides(
     if condition.dtype.lanes > 1:
         return condition, true, false
     if is_fallible(true) or is_fallible(false):
-        condition = _saved(w, condition, "chosen", guards)
+        condition = saved(w, condition, "chosen", guards)
     return (
         condition, _lift(w, true, (*guards, condition)), _lift(w, false, (*guards, c.logical_not(condition))),
     )  # fmt: skip

@@ -74,7 +74,10 @@ def lane(w: KernelWriter, node: tir.Expr, number: int) -> tir.Expr:
 
 def lanes(w: KernelWriter, node: tir.Expr) -> list[tir.Expr]:
     """Return the lanes of an expression as scalar expressions. Calls that all lanes share are printed, once."""
-    node = fallible.lift(w, node)
+    return _split(w, fallible.lift(w, node))
+
+
+def _split(w: KernelWriter, node: tir.Expr) -> list[tir.Expr]:
     loads = _loads(w, node)
     return [w.vectors.of(node, number, loads) for number in range(node.dtype.lanes)]
 
@@ -117,16 +120,33 @@ def store(w: KernelWriter, stmt: tir.BufferStore) -> None:
 
 
 def if_then_else(w: KernelWriter, stmt: tir.IfThenElse) -> None:
-    """Print statements under a vector condition: each lane is stored under its own condition."""
+    """Print statements under a vector condition: each lane is computed, then stored, under its own condition."""
     conditions = [w.to_variable(fallible.lift(w, part), "on") for part in lanes(w, stmt.condition)]
     for body, taken in ((stmt.then_body, True), (stmt.else_body or (), False)):
+        guards = [condition if taken else c.logical_not(condition) for condition in conditions]
         for inner in body:
             if not isinstance(inner, tir.BufferStore):
                 raise refuse("a vector condition can only guard stores of vectors", inner.span or stmt.span)
-            values, places = lanes(w, inner.value), _element_places(w, inner)
-            if not len(places) == len(values) == len(conditions):
-                raise refuse("a vector condition can only guard stores of as many lanes", inner.span or stmt.span)
-            flat = scalar_view(inner.buffer)
-            for place, value, condition in zip(places, values, conditions, strict=True):
-                with w.lines.block(f"if ({'' if taken else '!'}{ex.text(w, condition)})"):
-                    w.store_scalar(flat, place, value)
+            _guarded_store(w, inner, guards)
+
+
+def _guarded_store(w: KernelWriter, stmt: tir.BufferStore, guards: list[tir.Expr]) -> None:
+    value, index = (fallible.lift(w, x) if fallible.may_write(x) else x for x in (stmt.value, stmt.indices[0]))
+    values, places = _split(w, value), _places(w, stmt.buffer, index, _loads(w, index))
+    if not len(places) == len(values) == len(guards):
+        raise refuse("a vector condition can only guard stores of as many lanes", stmt.span)
+    values, places = (
+        [_known_if(w, node, hint, guard) for node, guard in zip(nodes, guards, strict=True)]
+        for nodes, hint in ((values, "v"), (places, "at"))
+    )
+    flat = scalar_view(stmt.buffer)
+    for place, part, guard in zip(places, values, guards, strict=True):
+        with w.lines.block(f"if ({ex.text(w, guard)})"):
+            w.store_scalar(flat, place, part)
+
+
+def _known_if(w: KernelWriter, node: tir.Expr, hint: str, guard: tir.Expr) -> tir.Expr:
+    """Return a variable with the value of an expression that may be computed only if a condition is true."""
+    if not _is_stored(node):
+        return node
+    return fallible.saved(w, fallible.lift(w, node, (guard,)), hint, (guard,))

@@ -88,6 +88,14 @@ def test_a_call_with_effects_happens_once_and_in_order(name: str, tmp_path: Path
 
 VECTORS = {
     "places that the store changes": "A[A[T.Ramp(0, 1, 4)]] = T.Broadcast(7, 4)",
+    "a store under a condition": """if A[T.Ramp(0, 1, 4)] > T.Broadcast(0, 4):
+        A[T.Ramp(1, 1, 4)] = A[T.Ramp(0, 1, 4)]""",
+    "both arms of a condition": """if A[T.Ramp(4, 1, 4)] > T.Broadcast(5, 4):
+        A[T.Ramp(1, 1, 4)] = A[T.Ramp(0, 1, 4)] + T.Broadcast(A[1], 4)
+    else:
+        A[A[T.Ramp(0, 1, 4)]] = T.Ramp(A[3], 2, 4)""",
+    "lanes that are outside where they are not taken": """if A[T.Ramp(0, 1, 4)] < T.Broadcast(4, 4):
+        A[T.Ramp(4, 1, 4)] = A[T.Ramp(0, 1, 4) * A[T.Ramp(0, 1, 4)]]""",
     "places and values that the store changes": "A[A[T.Ramp(0, 1, 4)]] = A[A[T.Ramp(4, 1, 4)]]",
 }
 
