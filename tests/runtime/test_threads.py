@@ -154,60 +154,6 @@ def test_a_forked_child_computes(exe: mlcc.runtime.Executable) -> None:
         check(exe)
 
 
-_BESIDE = """
-import os, sys, time
-import numpy as np
-import mlcc
-
-def cpu(task):
-    return int(open(f"/proc/self/task/{task}/stat").read().rpartition(")")[2].split()[36])
-
-a = np.ones((64, 4000), np.float32)
-allowed = os.sched_getaffinity(0)
-call = mlcc.load(sys.argv[1])["f"].bind(a, np.empty_like(a))
-before = set(os.listdir("/proc/self/task"))
-call()
-(worker,) = map(int, set(os.listdir("/proc/self/task")) - before)
-met = rounds = 0
-for at in sorted(allowed)[:2]:
-    for other in (at, next(iter(allowed - {at}))):
-        os.sched_setaffinity(0, {at})
-        for _ in range(10):
-            os.sched_setaffinity(worker, {other})
-            time.sleep(2e-3)  # it moves there and falls asleep
-            if other == at:
-                call()  # it may run nowhere else, and is left alone
-            os.sched_setaffinity(worker, allowed)
-            time.sleep(2e-3)
-            end = time.monotonic() + 2e-3
-            while time.monotonic() < end:
-                call()
-            met += cpu(worker) == at
-            rounds += 1
-        patience = time.monotonic() + 10
-        while os.sched_getaffinity(worker) != allowed:  # until it has run
-            assert time.monotonic() < patience
-            time.sleep(2e-3)
-print(met, rounds)
-"""
-
-
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_workers_wake_beside_the_caller(tmp_path: Path) -> None:
-    """A worker that slept on the caller's CPU wakes on another, and its affinity is as before in the end.
-
-    What else runs here may move it back now and then.
-    """
-    artifact().save(tmp_path / "f.o")
-    environment = {**os.environ, "MLCC_NUM_THREADS": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", _BESIDE, tmp_path / "f.o"], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    met, rounds = map(int, done.stdout.split())
-    assert rounds == 40 and met <= 10
-
-
 def test_objects_share_one_pool(exe: mlcc.runtime.Executable) -> None:
     use_threads(3)
     check(exe)

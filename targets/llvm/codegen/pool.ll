@@ -17,11 +17,13 @@
   i32, i32, [14 x i32],           ; 9 tickets given to workers that join; 10 places there are
   ptr, ptr, i64, i64, i64, i64,   ; 12 body, 13 context, 14 indices, 15 in a chunk, 16 chunks, 17 failure
                                   ;    (the first chunk that failed << 32 | its code; -1: none)
-  [2 x i64],                      ; 18.0 workers that have taken a slot
+  [2 x i64],                      ; 18.0 workers that have taken a slot; 18.1 whether affinities may not be changed here
   i32, i32, i32, i32, i32,        ; 19 busy, 20 workers, 21 asleep, 22 threads by default, 23 process (0: wiped by fork)
   i64,                            ; 24 when there was a short job last that found all workers asleep
-  [$slots x { i32, i32 }]         ; 25 of a worker: its thread id, and 0: awake; 1: asleep; -1: its affinity is being
-}                                 ;    changed; -2 - n: not to wake on CPU n (the last slot is nobody's)
+  [$slots x { i32, i32 }],        ; 25 of a worker: its thread id, and 0: awake; 1: asleep; -1: its affinity is being
+                                  ;    changed; -2 - n: not to wake on CPU n (the last slot is nobody's)
+  [$slots x [16 x i64]]           ; 26 of a worker that is not to wake on a CPU: its affinity before
+}
 
 @mlcc_pool_v1_page = weak global ptr null, align 8
 @mlcc_pool_v1_threads = weak global i32 0, align 4
@@ -179,6 +181,7 @@ post:
   store i32 %helpers, ptr %places.p, align 4
   %open.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 2
   %cpu = call i32 @mlcc_pool_cpu()
+  call void @mlcc_pool_spread(ptr %page, i32 %cpu, i32 %helpers)
   %caller.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 3, i64 0
   store atomic i32 %cpu, ptr %caller.p monotonic, align 4
   store atomic i32 1, ptr %open.p seq_cst, align 4
@@ -188,7 +191,6 @@ post:
   %wake = icmp sgt i32 %asleep, 0
   br i1 %wake, label %rouse, label %share
 rouse:
-  call void @mlcc_pool_spread(ptr %page, i32 %cpu)
   %roused = call i64 (i64, ...) @syscall(i64 $futex, ptr %turn.p, i32 129, i32 %helpers)
   br label %share
 share:
@@ -350,70 +352,99 @@ unknown:
 
 ; Forbid sleeping workers to wake on the caller's CPU. The kernel may wake a thread beside its waker when the others were
 ; busy of late; there it would wait until the caller, which is about to work, is done, or the next balancing is due,
-; milliseconds later. A worker allows itself that CPU again as soon as it is awake. On machines of many CPUs an idle one is
-; found anyway: only so many workers have slots.
-define internal void @mlcc_pool_spread(ptr %page, i32 %cpu) $attributes {
+; milliseconds later. A worker has its affinity back as soon as it is awake.
+;
+; None is left asleep with less than its affinity: it is done only for jobs that wake all workers, and before the job has
+; its turn, so that a worker that is about to sleep finds the turn changed. Nor is it done for more than a few workers, or
+; where they have more CPUs than they need: there the kernel finds an idle one.
+define internal void @mlcc_pool_spread(ptr %page, i32 %cpu, i32 %helpers) $attributes {
 entry:
-  %mask = alloca [128 x i64], align 8
+  %mask = alloca [16 x i64], align 8
+  %asleep.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 21
+  %asleep = load atomic i32, ptr %asleep.p monotonic, align 4
+  %some = icmp sgt i32 %asleep, 0
   %known = icmp sge i32 %cpu, 0
-  br i1 %known, label %begin, label %done
-begin:
-  %mark = sub i32 -2, %cpu
   %workers.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 20
   %workers = load i32, ptr %workers.p, align 4
+  %small = icmp sle i32 %workers, $last_slot
+  %all = icmp sge i32 %helpers, %workers
+  %refused.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 18, i64 1
+  %refused = load atomic i64, ptr %refused.p monotonic, align 8
+  %permitted = icmp eq i64 %refused, 0
+  %need = and i1 %some, %known
+  %woken = and i1 %small, %all
+  %sensible = and i1 %need, %woken
+  %go = and i1 %sensible, %permitted
+  br i1 %go, label %begin, label %done
+begin:
+  %mark = sub i32 -2, %cpu
+  %threads = add i32 %workers, 1
+  %threads.wide = zext i32 %threads to i64
   %cpu.wide = zext i32 %cpu to i64
   %word = lshr i64 %cpu.wide, 6
-  %word.p = getelementptr inbounds i64, ptr %mask, i64 %word
   %in.word = and i64 %cpu.wide, 63
   %bit = shl i64 1, %in.word
-  %others = xor i64 %bit, -1
   br label %head
 head:
   %i = phi i32 [ 0, %begin ], [ %i.next, %next ]
   %more = icmp slt i32 %i, %workers
-  %in.table = icmp slt i32 %i, $last_slot
-  %look = and i1 %more, %in.table
-  br i1 %look, label %try, label %done
+  br i1 %more, label %try, label %done
 try:
   %i.wide = zext i32 %i to i64
   %id.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 25, i64 %i.wide, i32 0
   %state.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 25, i64 %i.wide, i32 1
+  %before.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 26, i64 %i.wide
   %claim = cmpxchg ptr %state.p, i32 1, i32 -1 seq_cst seq_cst
   %claimed = extractvalue { i32, i1 } %claim, 1
   br i1 %claimed, label %read, label %next
 read:
   %id = load i32, ptr %id.p, align 4
-  %bytes = call i64 (i64, ...) @syscall(i64 $sched_getaffinity, i32 %id, i64 1024, ptr %mask)
-  %words = ashr i64 %bytes, 3
+  %bytes = call i64 (i64, ...) @syscall(i64 $sched_getaffinity, i32 %id, i64 128, ptr %before.p)
+  %told = icmp sgt i64 %bytes, 0
+  br i1 %told, label %measure, label %refuse
+measure:
+  %words = lshr i64 %bytes, 3
   br label %count
 count:
-  %w = phi i64 [ 0, %read ], [ %w.next, %add ]
-  %cpus = phi i64 [ 0, %read ], [ %cpus.next, %add ]
-  %rest = icmp slt i64 %w, %words
+  %w = phi i64 [ 0, %measure ], [ %w.next, %add ]
+  %cpus = phi i64 [ 0, %measure ], [ %cpus.next, %add ]
+  %rest = icmp ult i64 %w, %words
   br i1 %rest, label %add, label %counted
 add:
-  %w.p = getelementptr inbounds i64, ptr %mask, i64 %w
+  %w.p = getelementptr inbounds i64, ptr %before.p, i64 %w
   %w.bits = load i64, ptr %w.p, align 8
   %ones = call i64 @llvm.ctpop.i64(i64 %w.bits)
   %cpus.next = add i64 %cpus, %ones
+  %copy.p = getelementptr inbounds i64, ptr %mask, i64 %w
+  store i64 %w.bits, ptr %copy.p, align 8
   %w.next = add i64 %w, 1
   br label %count
 counted:
   %several = icmp ugt i64 %cpus, 1
-  %within = icmp slt i64 %word, %words
-  %able = and i1 %several, %within
-  br i1 %able, label %forbid, label %leave
-forbid:
+  %scarce = icmp ule i64 %cpus, %threads.wide
+  %within = icmp ult i64 %word, %words
+  %choice = and i1 %several, %scarce
+  %able = and i1 %choice, %within
+  br i1 %able, label %find, label %leave
+find:
+  %word.p = getelementptr inbounds i64, ptr %mask, i64 %word
   %old = load i64, ptr %word.p, align 8
-  %new = and i64 %old, %others
+  %at = and i64 %old, %bit
+  %allowed = icmp ne i64 %at, 0
+  br i1 %allowed, label %forbid, label %leave
+forbid:
+  %new = xor i64 %old, %bit
   store i64 %new, ptr %word.p, align 8
   %code = call i64 (i64, ...) @syscall(i64 $sched_setaffinity, i32 %id, i64 %bytes, ptr %mask)
   %good = icmp eq i64 %code, 0
-  %differs = icmp ne i64 %new, %old
-  %forbidden = and i1 %good, %differs
-  %state = select i1 %forbidden, i32 %mark, i32 1
-  store atomic i32 %state, ptr %state.p seq_cst, align 4
+  br i1 %good, label %forbidden, label %refuse
+forbidden:
+  store atomic i32 %mark, ptr %state.p seq_cst, align 4
   br label %next
+refuse:
+  store atomic i64 1, ptr %refused.p monotonic, align 8
+  store atomic i32 1, ptr %state.p seq_cst, align 4
+  br label %done
 leave:
   store atomic i32 1, ptr %state.p seq_cst, align 4
   br label %next
@@ -424,10 +455,13 @@ done:
   ret void
 }
 
-; A worker notes that it is awake, and allows itself again the CPU that the caller forbade.
-define internal void @mlcc_pool_awake(ptr %state.p) $attributes {
+; A worker notes that it is awake, and takes back the affinity that it had before the caller forbade a CPU. If it is not
+; the one that the caller left, the program has set another since: that stays.
+define internal void @mlcc_pool_awake(ptr %page, i64 %slot) $attributes {
 entry:
-  %mask = alloca [128 x i64], align 8
+  %mask = alloca [16 x i64], align 8
+  %state.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 25, i64 %slot, i32 1
+  %before.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 26, i64 %slot
   br label %look
 look:
   %woken = cmpxchg ptr %state.p, i32 1, i32 0 seq_cst seq_cst
@@ -442,21 +476,42 @@ wait:
   br label %look
 read:
   store atomic i32 0, ptr %state.p seq_cst, align 4
-  %bytes = call i64 (i64, ...) @syscall(i64 $sched_getaffinity, i32 0, i64 1024, ptr %mask)
+  %bytes = call i64 (i64, ...) @syscall(i64 $sched_getaffinity, i32 0, i64 128, ptr %mask)
+  %told = icmp sgt i64 %bytes, 0
+  br i1 %told, label %add, label %refuse
+add:
   %cpu = sub i32 -2, %state
   %cpu.wide = zext i32 %cpu to i64
   %word = lshr i64 %cpu.wide, 6
-  %words = ashr i64 %bytes, 3
-  %within = icmp slt i64 %word, %words
-  br i1 %within, label %allow, label %done
-allow:
   %word.p = getelementptr inbounds i64, ptr %mask, i64 %word
   %in.word = and i64 %cpu.wide, 63
   %bit = shl i64 1, %in.word
   %old = load i64, ptr %word.p, align 8
-  %new = or i64 %old, %bit
+  %new = xor i64 %old, %bit
   store i64 %new, ptr %word.p, align 8
-  %code = call i64 (i64, ...) @syscall(i64 $sched_setaffinity, i32 0, i64 %bytes, ptr %mask)
+  %words = lshr i64 %bytes, 3
+  br label %compare
+compare:
+  %w = phi i64 [ 0, %add ], [ %w.next, %equal ]
+  %more = icmp ult i64 %w, %words
+  br i1 %more, label %one, label %restore
+one:
+  %w.p = getelementptr inbounds i64, ptr %mask, i64 %w
+  %w.bits = load i64, ptr %w.p, align 8
+  %b.p = getelementptr inbounds i64, ptr %before.p, i64 %w
+  %b.bits = load i64, ptr %b.p, align 8
+  %same = icmp eq i64 %w.bits, %b.bits
+  br i1 %same, label %equal, label %done
+equal:
+  %w.next = add i64 %w, 1
+  br label %compare
+restore:
+  %code = call i64 (i64, ...) @syscall(i64 $sched_setaffinity, i32 0, i64 %bytes, ptr %before.p)
+  %good = icmp eq i64 %code, 0
+  br i1 %good, label %done, label %refuse
+refuse:
+  %refused.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 18, i64 1
+  store atomic i64 1, ptr %refused.p monotonic, align 8
   br label %done
 done:
   ret void
@@ -530,7 +585,7 @@ rest:
   %b = atomicrmw sub ptr %asleep.p, i32 1 seq_cst
   br i1 %has.slot, label %rise, label %spin
 rise:
-  call void @mlcc_pool_awake(ptr %state.p)
+  call void @mlcc_pool_awake(ptr %page, i64 %slot)
   br label %spin
 enter:
   %i = atomicrmw add ptr %inside.p, i32 1 seq_cst

@@ -23,7 +23,7 @@ MOST_THREADS = 1024
 LONG = 64_000  # nanoseconds of work for which sleeping threads are woken: there a wake begins to pay
 _HANDLER_STACK = 16_384  # bytes, for handlers of faults in a worker
 _PROCESS_OFFSET = 400  # of the field in %mlcc_pool that follows the state of the pool
-_SLOTS = 16  # of workers that are kept off the caller's CPU when they are woken; the last one is nobody's
+_SLOTS = 4  # of workers that are kept off the caller's CPU when they are woken; the last one is nobody's
 
 _X86_64 = {
     "futex": "202", "sched_yield": "24", "rt_sigprocmask": "14", "sched_getaffinity": "204", "getpid": "39",
