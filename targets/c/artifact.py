@@ -24,6 +24,7 @@ from mlcc.targets.c.context import FileContext, Shared
 from mlcc.targets.c.entry_points import TIME_RUN, entry_points_text, error_function, packed_setters
 from mlcc.targets.c.host_helpers import FAULT, packed_functions
 from mlcc.targets.c.query import query_text
+from mlcc.targets.c.reserved import is_own
 from mlcc.targets.c.run import constant_name, run_text
 from mlcc.targets.plan.exports import SUFFIXES, c_identifier, public_functions, symbol_of
 from mlcc.targets.plan.header import c_header
@@ -113,12 +114,12 @@ class CArtifact(Artifact):
         """Return the source with its names. Raises CompileError E0750 for a symbol that is a name in it."""
         facts = self._facts(prefix)
         exported = {f"{spec['symbol']}{suffix}" for spec in facts["functions"].values() for suffix in SUFFIXES}
-        for name in sorted(exported & self.names):
+        for name in sorted(name for name in exported if name in self.names or is_own(name)):
             message = f"the C symbol `{name}` is also the name of a function in the file"
             raise CompileError(error("E0750", message, help="choose another prefix with --prefix"))
         helpers, kernels, host = self.parts
         named = [(constant_name(n), data) for n, data in enumerate(self.constants)]
-        words = set(re.findall(r"constant_\d+", host))
+        words = set(re.findall(r"\bconstant_\d+\b", host))
         constants = [constant_text(name, data) for name, data in named if name in words]
         code = "\n\n".join(part for part in (helpers, kernels, host) if part).replace(PLACEHOLDER_PREFIX, prefix)
         used = [name for name, functions in _HEADERS.items() if re.search(functions, code)]

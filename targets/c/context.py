@@ -10,21 +10,13 @@ from mlcc.ir import tir
 from mlcc.passes.lowering.stage import placed
 from mlcc.progress import working
 from mlcc.recursion import deep_recursion
-from mlcc.targets.c.helpers import Helpers, is_helper
-from mlcc.targets.llvm.codegen.libm import LIBM
+from mlcc.targets.c.helpers import Helpers
+from mlcc.targets.c.reserved import WORDS, is_reserved
 from mlcc.targets.plan.context import Planning
 from mlcc.targets.plan.exports import error_code_for
 from mlcc.targets.plan.signature import KernelSignature
-from mlcc.targets.source.dialect import C_WORDS, refuse
+from mlcc.targets.source.dialect import refuse
 from mlcc.targets.source.names import identifier
-
-_MORE_WORDS = """
-    restrict _Bool _Complex _Imaginary int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t intptr_t
-    uintptr_t SIZE_MAX NULL NAN INFINITY HUGE_VAL isnan isinf isfinite signbit fpclassify memcpy memmove memset memcmp
-    malloc calloc realloc free abort exit exponent fault result workspace heap code args symbols linux unix index y0 y1
-    yn j0 j1 jn gamma bool true false DLTensor DLDevice DLDataType I errno assert
-"""
-WORDS = frozenset({*C_WORDS, *LIBM, *_MORE_WORDS.split()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,7 @@ class FileContext:
         """Return a name that is unique in the file."""
         base = unique = identifier(hint, WORDS)
         number = 1
-        while unique in self.names or is_helper(unique):
+        while unique in self.names or is_reserved(unique):
             unique, number = f"{base}_{number}", number + 1
         self.names.add(unique)
         return unique

@@ -10,6 +10,7 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.intrinsics import name_of
 from mlcc.targets.c import expressions as ex
 from mlcc.targets.c.dtypes import declared, register_type
+from mlcc.targets.c.reserved import is_own
 from mlcc.targets.llvm.codegen.libm import LIBM
 from mlcc.targets.source.dialect import refuse
 from mlcc.targets.source.expressions import Text
@@ -40,6 +41,8 @@ def extern_call(w: Writer, node: tir.Call) -> Text:
         near = did_you_mean(symbol, LIBM)
         help = f"allow it with --allow-extern {symbol}, or use T.call_packed" + (f"; {near}" if near else "")
         raise refuse(f"the extern `{symbol}` is not allowed", node.span, help=help)
+    if is_own(symbol):
+        raise refuse(f"the extern `{symbol}` has the name of a function of the C file", node.span)
     for dtype in (node.dtype, *(a.dtype for a in args)):
         if dtype.lanes > 1 or dtype.is_float and dtype.bits < 32:
             raise refuse(f"{dtype} cannot be passed to the extern `{symbol}`", node.span)

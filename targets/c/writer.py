@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mlcc.ir import tir
-from mlcc.targets.c.context import WORDS, FileContext
-from mlcc.targets.c.helpers import is_helper
+from mlcc.targets.c.context import FileContext
 from mlcc.targets.c.lines import Lines
 from mlcc.targets.c.ranges import Ranges
+from mlcc.targets.c.reserved import WORDS, is_reserved
 from mlcc.targets.source.dialect import refuse
 from mlcc.targets.source.names import identifier
 
@@ -26,7 +26,7 @@ class Writer:
         """Return a name that is unique in the function and differs from all functions of the file."""
         base = unique = identifier(hint, WORDS)
         number = 1
-        while unique in self.taken or unique in self.ctx.names or is_helper(unique):
+        while unique in self.taken or unique in self.ctx.names or is_reserved(unique):
             unique, number = f"{base}_{number}", number + 1
         self.taken.add(unique)
         return unique
