@@ -21,7 +21,7 @@ from mlcc.runtime.abi import PLACEHOLDER_PREFIX
 from mlcc.targets.artifact import Artifact
 from mlcc.targets.c.constants import constant_text
 from mlcc.targets.c.context import FileContext, Shared
-from mlcc.targets.c.entry_points import TIME_RUN, entry_points_text, error_function, packed_setters
+from mlcc.targets.c.entry_points import TIME_RUN, entry_points_text, error_function, packed_setters, workspace_from
 from mlcc.targets.c.host_helpers import FAULT, packed_functions
 from mlcc.targets.c.query import query_text
 from mlcc.targets.c.reserved import is_own
@@ -162,7 +162,11 @@ def _make(module: IRModule, target: CTarget, options: BuildOptions) -> CArtifact
     helpers = [*ctx.prototypes.values(), *ctx.helpers.needed("\n".join((*ctx.texts, *host)))]
     parts = tuple("\n\n".join(texts) for texts in (helpers, ctx.texts, host))
     facts = object_facts(
-        {plan.name: function_facts(plan, symbol_of(plan.name)) for plan in plans}, shared,
+        {
+            plan.name: {
+                **function_facts(plan, symbol_of(plan.name)), "workspace_from": workspace_from(plan, shared)
+            } for plan in plans
+        }, shared,
         {"kind": target.kind, "text": str(target), "triple": "", "arch": "any", "cpu": "", "features": []},
         {"sha256": fingerprint(parts, shared.constants), "pipeline": options.pipeline, "opt_level": options.opt_level},
     )  # fmt: skip

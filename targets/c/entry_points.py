@@ -33,6 +33,11 @@ int32_t {PLACEHOLDER_PREFIX}_time_run(
 }}"""
 
 
+def workspace_from(func: HostFunction, shared: Shared) -> str:
+    """Return where `f` takes its workspace from: `stack` if it is small, else `heap`."""
+    return "heap" if func.places or func.fixed_bytes > shared.ctx.stack_bytes else "stack"
+
+
 def entry_points_text(func: HostFunction, shared: Shared, symbol: Callable[[str], str]) -> str:
     """Return `f`, `f_ws`, `f_ws_size`, `f_shape` (for functions with results) and `f_error`."""
     return _EntryPoints(func, shared, symbol).text()
@@ -107,7 +112,7 @@ class _EntryPoints:
         w = self._writer()
         lines = [self._function(w, "", "int32_t", True)]
         run, fixed = self.symbol("_run"), self.func.fixed_bytes
-        if not self.func.places and fixed <= self.shared.ctx.stack_bytes:
+        if workspace_from(self.func, self.shared) == "stack":
             if not fixed:
                 lines += [
                     self._query(True),

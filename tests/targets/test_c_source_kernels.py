@@ -351,6 +351,9 @@ def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
     assert re.search(r"float t\[64\]", source(module, 1).emit().decode())
     small = source(module, 1, "c{stack-bytes=128}")
     assert "workspace + 0" in small.emit().decode() and small.manifest["functions"]["main"]["workspace"] == 256
+    assert small.manifest["functions"]["main"]["workspace_from"] == "heap"
+    assert "`mlcc_main` has its workspace on the stack" in source(module, 1).header()
+    assert "`mlcc_main` allocates its workspace" in small.header()
     out = np.zeros(64, "float32")
     load(small)["main"](np.arange(64, dtype="float32"), out)
     np.testing.assert_array_equal(out, np.arange(64)[::-1] + 63)
