@@ -49,6 +49,9 @@ _PREAMBLE = """\
 #endif
 #ifdef __cplusplus
 #define restrict __restrict
+#define MLCC_EXTERN extern "C"
+#else
+#define MLCC_EXTERN extern
 #endif
 /* Loops that a schedule unrolls, and those over lanes of vectors, which GCC must not unroll before it vectorizes. */
 #if defined(__clang__)
@@ -60,6 +63,12 @@ _PREAMBLE = """\
 #else
 #define MLCC_UNROLL
 #define MLCC_VECTORIZE
+#endif"""
+_CPU_DEVICE = """\
+#ifdef DLPACK_DLPACK_H_
+#define MLCC_CPU kDLCPU
+#else
+#define MLCC_CPU 1
 #endif"""
 _HEADERS = {"stdlib.h": r"\b(?:malloc|free)\(", "string.h": r"\b(?:memcpy|memmove|strcmp)\("}
 
@@ -128,7 +137,8 @@ class CArtifact(Artifact):
         head = f"/* {prefix}: made by mlcc {version}. Compile it with `cc -std=c99 -O2`, link with -lm. */"
         interface = c_header(facts).partition("\n")[2].rstrip()
         preamble = "\n".join([head, _PREAMBLE, *includes])
-        return "\n\n".join([preamble, interface, *constants, code]) + "\n"
+        devices = [_CPU_DEVICE] if "MLCC_CPU" in code else []
+        return "\n\n".join([preamble, interface, *devices, *constants, code]) + "\n"
 
 
 def make_artifact(module: IRModule, target: CTarget, options: BuildOptions) -> CArtifact:

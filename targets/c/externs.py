@@ -48,5 +48,5 @@ def extern_call(w: Writer, node: tir.Call) -> Text:
             raise refuse(f"{dtype} cannot be passed to the extern `{symbol}`", node.span)
     result = "void" if node.dtype.is_void else register_type(node.dtype)
     params = ", ".join(register_type(a.dtype) for a in args) or "void"
-    w.ctx.declare_extern(symbol, f"extern {declared(result)}{symbol}({params});", node.span)
+    w.ctx.declare_extern(symbol, f"MLCC_EXTERN {declared(result)}{symbol}({params});", node.span)
     return ex.call(symbol, *(ex.text(w, a) for a in args))

@@ -23,7 +23,7 @@ PACKED_CALL = "packed_call"  # the function of the file that calls a slot
 def tensor(data: str, dtype: DType, dims: str, count: int, strides: str = "NULL") -> str:
     """Return the initializer of a DLTensor; `dims` and `strides` are arrays of `count` numbers, or NULL."""
     code, bits, lanes = dtype_code(str(dtype))
-    return f"{{(void *)({data}), {{1, 0}}, {count}, {{{code}, {bits}, {lanes}}}, {dims}, {strides}, 0}}"
+    return f"{{(void *)({data}), {{MLCC_CPU, 0}}, {count}, {{{code}, {bits}, {lanes}}}, {dims}, {strides}, 0}}"
 
 
 def is_array(arg: tir.Expr) -> TypeGuard[tir.Call]:

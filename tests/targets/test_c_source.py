@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from tests.passes.arguments import arguments as graph_arguments
 from tests.passes.arguments import leaves
 from tests.targets.arguments import arguments, assert_alike, duplicate
 from tests.targets.c_source import FLAGS, compiled, compilers, load, source
+from tests.targets.test_header import DLPACK
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
@@ -117,6 +119,37 @@ def test_the_source_is_valid_cpp_and_the_header_fits_it() -> None:
     text = source(mlcc.parse(MLP)).emit("c", "model")
     command = ["c++", "-x", "c++", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-"]
     subprocess.run(command, input=text, check=True)
+
+
+PACKED = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def kernel(A: T.Buffer((2, 3), "float32"), B: T.Buffer((2, 3), "float32")):
+        for i, j in T.grid(2, 3):
+            B[i, j] = A[i, j] + T.Cast("float32", T.call_extern("int32", "next_id"))
+        T.call_packed("test.look", B)
+
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32")):
+        cls = Module
+        y = R.call_tir(cls.kernel, (x,), out_sinfo=R.Tensor((2, 3), "float32"))
+        return R.call_dps_packed("test.double", (y,), R.Tensor((2, 3), "float32"))
+"""
+
+
+@pytest.mark.parametrize("dlpack", ["", DLPACK])
+def test_calls_of_other_code_are_valid_cpp(tmp_path: Path, dlpack: str) -> None:
+    """With DLPack's own header, too, where the kind of a device is an enumeration."""
+    (tmp_path / "model.cc").write_bytes(
+        mlcc.build(mlcc.parse(PACKED), "c", allow_extern=["next_id"]).emit("c", "model")
+    )
+    if dlpack:
+        (tmp_path / "dlpack.h").write_text(dlpack)
+    command = ["c++", "-Wall", "-Wextra", "-Werror", "-I", str(tmp_path), "-c", "model.cc", "-o", "model.o"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    needed = subprocess.run(["nm", "-u", "model.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert "next_id" in needed.split()  # C's name, not one of C++
 
 
 def test_a_source_compiles_with_its_header_before_it(tmp_path: object) -> None:

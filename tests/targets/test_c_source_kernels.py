@@ -295,7 +295,7 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
     B[0] = T.call_extern("float32", "my_filter", A[0], 3)
 """
     text = source(mlcc.parse(program), allow_extern=("my_filter",)).emit().decode()
-    assert "extern float my_filter(float, int32_t);" in text and "my_filter(A[0], 3)" in text
+    assert "MLCC_EXTERN float my_filter(float, int32_t);" in text and "my_filter(A[0], 3)" in text
 
 
 def test_loops_are_loops_and_functions_are_named() -> None:
