@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.checked_index import INDEX_ERROR, checked_index
@@ -17,11 +16,11 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.intrinsics import Effect, called
 from mlcc.ir.node import Node, children, find, holds, map_children
 from mlcc.ir.visit import substitute
-from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.targets.c import expressions as ex
 from mlcc.targets.c import packed
 from mlcc.targets.c.dtypes import declared, memory_type, register_type
 from mlcc.targets.llvm.codegen.libm import LIBM
+from mlcc.targets.plan.kernel_calls import is_array, symbol_values
 from mlcc.targets.source.dialect import refuse
 from mlcc.targets.source.expressions import EQUAL
 
@@ -277,27 +276,12 @@ def _call_kernel(w: KernelWriter, node: tir.Call, name: str, result: tir.Var | N
     kernel = w.ctx.kernel(name)
     sig = kernel.signature
     args = node.args if isinstance(node.op, relax.GlobalVar) else node.args[1:]
-    if len(args) != len(sig.params):
-        raise refuse(f"`{name}` takes {len(sig.params)} arguments, not {len(args)}", node.span)
+    symbols = symbol_values(name, sig, args, node, refuse)
     texts: list[str] = []
-    symbols: dict[tir.Var, tir.Expr] = {}
     for param, arg in zip(sig.params, args, strict=True):
-        if arg.dtype is not param.var.dtype:
-            message = f"`{param.var.name}` of `{name}` is {param.var.dtype}, not {arg.dtype}"
-            raise refuse(message, arg.span or node.span)
-        if packed.is_array(arg):
-            texts.append(packed.start(w, arg))
-            if param.buffer is not None:
-                _bind_symbols(param.buffer, arg, symbols)
-        else:
-            texts.append(ex.text(w, arg))
-        if param.buffer is not None:
-            texts[-1] = f"({memory_type(param.buffer.dtype)} *)(void *)({texts[-1]})"
-    for symbol in sig.symbols:
-        if symbol not in symbols:
-            message = f"the value of `{symbol.name}` in the call of `{name}` cannot be derived from its arguments"
-            raise CompileError(error("E0708", message, node.span))
-        texts.append(ex.index(w, symbols[symbol]))
+        text = packed.start(w, arg) if is_array(arg) else ex.text(w, arg)
+        texts.append(text if param.buffer is None else f"({memory_type(param.buffer.dtype)} *)(void *)({text})")
+    texts += [ex.index(w, symbols[symbol]) for symbol in sig.symbols]
     target = ""
     if result is not None and sig.result is not None:
         target = w.fresh("result")
@@ -314,17 +298,3 @@ def _call_kernel(w: KernelWriter, node: tir.Call, name: str, result: tir.Var | N
         w.lines.add(f"{call};")
     if result is not None and sig.result is not None:
         w.lines.add(f"{w.name(result)} = {ex.from_memory(w, target, sig.result)[1]};", w.name(result))
-
-
-def _bind_symbols(buffer: tir.Buffer, array: tir.Call, symbols: dict[tir.Var, tir.Expr]) -> None:
-    """Bind the symbols of a callee's buffer to the shape, strides and offset of the tensor passed for it."""
-    shape, strides = packed.layout(array)
-    pairs: list[tuple[tir.Expr, tir.Expr]] = []
-    if len(shape) == len(buffer.shape):
-        pairs += zip(buffer.shape, shape, strict=True)
-        pairs += zip(buffer.strides, strides or compact_strides(shape), strict=bool(buffer.strides))
-    if buffer.elem_offset is not None:
-        pairs.append((buffer.elem_offset, tir.IntImm(INT64, 0)))
-    for symbol, value in pairs:
-        if isinstance(symbol, tir.Var):
-            symbols.setdefault(symbol, value)

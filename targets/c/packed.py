@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import UINT8, DType
 from mlcc.runtime.abi import dtype_code
 from mlcc.targets.c import expressions as ex
 from mlcc.targets.c.dtypes import memory_type
+from mlcc.targets.plan.kernel_calls import array_layout, is_array
 from mlcc.targets.source.dialect import refuse
 from mlcc.targets.source.expressions import PRODUCT, UNARY
 
 if TYPE_CHECKING:
     from mlcc.targets.c.kernel import KernelWriter
 
-_MAKE_ARRAY = tir.Op("tir.tvm_stack_make_array")
 PACKED_CALL = "packed_call"  # the function of the file that calls a slot
 
 
@@ -26,32 +26,9 @@ def tensor(data: str, dtype: DType, dims: str, count: int, strides: str = "NULL"
     return f"{{(void *)({data}), {{MLCC_CPU, 0}}, {count}, {{{code}, {bits}, {lanes}}}, {dims}, {strides}, 0}}"
 
 
-def is_array(arg: tir.Expr) -> TypeGuard[tir.Call]:
-    """Return True if an argument is a tensor assembled from pointer, shape and strides (`tvm_stack_make_array`)."""
-    return isinstance(arg, tir.Call) and arg.op == _MAKE_ARRAY
-
-
-def layout(array: tir.Call) -> tuple[tuple[tir.Expr, ...], tuple[tir.Expr, ...]]:
-    """Return dimensions and strides (none: compact) of tvm_stack_make_array(data, shape, strides, ndim, like, offset).
-
-    Raises CompileError (E0780).
-    """
-    if len(array.args) != 6:
-        raise refuse("`T.tvm_stack_make_array` takes 6 arguments", array.span)
-    _, shape, strides, ndim, _, _ = array.args
-    rank = tir.const_int(ndim)
-    if rank is None or not isinstance(shape, tir.Call) or len(shape.args) != rank:
-        raise refuse("`T.tvm_stack_make_array` needs `T.tvm_stack_make_shape` with as many dimensions", array.span)
-    if not isinstance(strides, tir.Call):
-        return shape.args, ()
-    if len(strides.args) != rank:
-        raise refuse("`T.tvm_stack_make_array` needs as many strides as dimensions", array.span)
-    return shape.args, strides.args
-
-
 def start(w: KernelWriter, array: tir.Call) -> str:
     """Print the address of the first element of a tensor."""
-    layout(array)
+    array_layout(array, refuse)
     data, _, _, _, like, offset = array.args
     printed = ex.text(w, data, UNARY)
     if tir.const_int(offset) == 0:
@@ -80,7 +57,7 @@ def _argument(w: KernelWriter, arg: tir.Expr) -> str:
         shape = _numbers(w, [str(len(arg.value.encode()))])
         return _define(w, tensor(ex.string_literal(arg.value), UINT8, shape, 1))
     if is_array(arg):
-        dims, strides = layout(arg)
+        dims, strides = array_layout(arg, refuse)
         shape = _numbers(w, [ex.index(w, d) for d in dims])
         steps = _numbers(w, [ex.index(w, s) for s in strides])
         return _define(w, tensor(start(w, arg), arg.args[4].dtype, shape, len(dims), steps))

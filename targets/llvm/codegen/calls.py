@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import relax, tir
-from mlcc.ir.dtypes import INT64
 from mlcc.ir.intrinsics import name_of
 from mlcc.ir.node import Node, find
-from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.targets.llvm.codegen import casts, index_checks, intrinsics, memory, packed, vmath
 from mlcc.targets.llvm.codegen.ir_text import NULL, Value, integer
 from mlcc.targets.llvm.codegen.libm import LIBM
 from mlcc.targets.llvm.codegen.native_functions import NATIVE_PREFIX
 from mlcc.targets.llvm.codegen.refuse import unsupported
 from mlcc.targets.llvm.codegen.types import is_small_float, memory_type, register_type, zero
+from mlcc.targets.plan.kernel_calls import is_array, symbol_values
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.context import ModuleContext
@@ -47,25 +46,14 @@ def module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir
     fn = e.fn
     kernel = e.ctx.kernel(name)
     sig = kernel.signature
-    if len(args) != len(sig.params):
-        raise unsupported(f"`{name}` takes {len(sig.params)} arguments, not {len(args)}", node.span)
+    symbols = symbol_values(name, sig, args, node, unsupported)
     values: list[Value] = []
-    symbols: dict[tir.Var, tir.Expr] = {}
-    for param, arg in zip(sig.params, args, strict=True):
-        if arg.dtype is not param.var.dtype:
-            message = f"`{param.var.name}` of `{name}` is {param.var.dtype}, not {arg.dtype}"
-            raise unsupported(message, arg.span or node.span)
-        if packed.is_array(arg):
+    for arg in args:
+        if is_array(arg):
             values.append(packed.array_start(e, arg))
-            if param.buffer is not None:
-                _bind_symbols(param.buffer, arg, symbols)
         else:
             values.append(casts.to_memory(e, e.expr(arg), arg.dtype))
-    for symbol in sig.symbols:
-        if symbol not in symbols:
-            message = f"the value of `{symbol.name}` in the call of `{name}` cannot be derived from its arguments"
-            raise CompileError(error("E0708", message, node.span))
-        values.append(e.index(symbols[symbol]))
+    values += [e.index(symbols[symbol]) for symbol in sig.symbols]
     result = NULL
     if sig.result is not None:
         result = fn.alloca(memory_type(sig.result))
@@ -96,20 +84,6 @@ def _extern_name(node: tir.Call) -> str:
         case tir.Op("tir.call_extern" | "tir.call_pure_extern"), (tir.StringImm(value=name), *_):
             return name
     return ""
-
-
-def _bind_symbols(buffer: tir.Buffer, array: tir.Call, symbols: dict[tir.Var, tir.Expr]) -> None:
-    """Bind the symbols of a callee's buffer to the shape, strides and offset of the tensor passed for it."""
-    shape, strides = packed.array_layout(array)
-    pairs: list[tuple[tir.Expr, tir.Expr]] = []
-    if len(shape) == len(buffer.shape):
-        pairs += zip(buffer.shape, shape, strict=True)
-        pairs += zip(buffer.strides, strides or compact_strides(shape), strict=bool(buffer.strides))
-    if buffer.elem_offset is not None:
-        pairs.append((buffer.elem_offset, tir.IntImm(INT64, 0)))
-    for symbol, value in pairs:
-        if isinstance(symbol, tir.Var):
-            symbols.setdefault(symbol, value)
 
 
 def _extern(e: Emitter, node: tir.Call) -> Value:

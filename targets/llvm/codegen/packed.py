@@ -7,7 +7,7 @@ uint8 tensor of its bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import UINT8, DType
@@ -16,6 +16,7 @@ from mlcc.targets.llvm.codegen.context import PACKED_CALL
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.codegen.refuse import unsupported
 from mlcc.targets.llvm.codegen.types import memory_type, zero
+from mlcc.targets.plan.kernel_calls import array_layout, is_array
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 # data, device type, device id, ndim, dtype (code, bits, lanes), shape, strides, byte offset
 DLTENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
 _CPU = 1
-_MAKE_ARRAY = tir.Op("tir.tvm_stack_make_array")
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e5m2": 12}
 
 
@@ -81,26 +81,6 @@ def _tensor(e: Emitter, arg: tir.Expr) -> Value:
     return place
 
 
-def is_array(arg: tir.Expr) -> TypeGuard[tir.Call]:
-    """Return True if an argument is a tensor assembled from pointer, shape and strides (`tvm_stack_make_array`)."""
-    return isinstance(arg, tir.Call) and arg.op == _MAKE_ARRAY
-
-
-def array_layout(array: tir.Call) -> tuple[tuple[tir.Expr, ...], tuple[tir.Expr, ...]]:
-    """Dimensions and strides (none: compact) of tvm_stack_make_array(data, shape, strides or 0, ndim, like, offset)."""
-    if len(array.args) != 6:
-        raise unsupported("`T.tvm_stack_make_array` takes 6 arguments", array.span)
-    _, shape, strides, ndim, _, _ = array.args
-    rank = tir.const_int(ndim)
-    if rank is None or not isinstance(shape, tir.Call) or len(shape.args) != rank:
-        raise unsupported("`T.tvm_stack_make_array` needs `T.tvm_stack_make_shape` with as many dimensions", array.span)
-    if not isinstance(strides, tir.Call):
-        return shape.args, ()
-    if len(strides.args) != rank:
-        raise unsupported("`T.tvm_stack_make_array` needs as many strides as dimensions", array.span)
-    return shape.args, strides.args
-
-
 def array_start(e: Emitter, array: tir.Call) -> Value:
     """The address of its first element."""
     if len(array.args) != 6:
@@ -114,7 +94,7 @@ def array_start(e: Emitter, array: tir.Call) -> Value:
 
 def _buffer(e: Emitter, array: tir.Call, place: Value) -> None:
     fn = e.fn
-    shape, strides = array_layout(array)
+    shape, strides = array_layout(array, unsupported)
     dims = int64s(fn, [e.index(n) for n in shape])
     steps = int64s(fn, [e.index(s) for s in strides])
     fill_tensor(fn, place, array_start(e, array), array.args[4].dtype, len(shape), dims, steps)
