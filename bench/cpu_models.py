@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "other-cpus.md"
 RECORD = ROOT / "tests" / "bench" / "cpu_models.json"
 MARK = "<!-- what follows is written by `python -m bench cpus --write` -->"
-TOOLS = ("llvm-mca-19", "llvm-mca-20", "llvm-mca-21", "llvm-mca")
+TOOLS = ("llvm-mca-19", "llvm-mca-20", "llvm-mca-21")  # the first made the record
 _ITERATIONS = 100
 
 # name -> target; the CPU of the target is the one whose model llvm-mca uses
@@ -169,8 +169,8 @@ def hottest_loop(assembly: str, operations: Operations) -> list[str]:
 
 
 def find_tool() -> str | None:
-    """Return the path of llvm-mca, the newest one first; None if none is installed, or only one without these CPUs."""
-    for name in TOOLS[:-1]:
+    """Return the path of the first of `TOOLS` that is installed, or None. Earlier versions do not know all the CPUs."""
+    for name in TOOLS:
         if path := shutil.which(name):
             return path
     return None
