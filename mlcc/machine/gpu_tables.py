@@ -39,7 +39,7 @@ class GpuFacts:
 
     `mma_types` are the dtypes of operands that `mma.sync` multiplies; `has_*`: asynchronous copies into shared memory
     (cp.async), bulk copies of tensors (TMA), matrix products of four warps (wgmma, of `a` variants only), products in
-    tensor memory (tcgen05), thread block clusters.
+    tensor memory (tcgen05), thread block clusters. `tf32`: the target admits products of float32 as tf32.
     """
 
     arch: Arch
@@ -59,6 +59,7 @@ class GpuFacts:
     has_wgmma: bool
     has_tcgen05: bool
     has_clusters: bool
+    tf32: bool
     warp: int = WARP
 
     @staticmethod
@@ -87,6 +88,7 @@ class GpuFacts:
             has_wgmma=arch.name == "sm_90a",
             has_tcgen05=special and arch.number in (100, 103, 110),
             has_clusters=arch.number >= 90,
+            tf32=target.tf32,
         )
 
     @property

@@ -230,7 +230,7 @@ class CudaTarget(Target):
 
     Schedules are chosen for the number of multiprocessors, the limits of a block (threads, bytes of shared memory,
     registers) and the bytes of the L2 cache; 0 takes the value known for the architecture (`mlcc.machine.gpu_tables`).
-    `fast_math`: approximate divisions, roots and elementary functions.
+    `fast_math`: approximate divisions, roots and elementary functions. `tf32`: products of float32 on tensor cores.
     """
 
     kind: str = "cuda"
@@ -241,6 +241,7 @@ class CudaTarget(Target):
     registers: int = 0
     l2: int = 0
     fast_math: bool = False
+    tf32: bool = False
     tvm_names: ClassVar[Mapping[str, str]] = {
         "max_threads_per_block": "max_threads", "max_shared_memory_per_block": "shared_bytes",
         "registers_per_block": "registers", "l2_cache_size_bytes": "l2",
@@ -254,6 +255,7 @@ class CudaTarget(Target):
         "registers": "registers of a block, for schedules; 0: as known of the architecture",
         "l2": "bytes of the L2 cache, for schedules; 0: as known of the architecture",
         "fast_math": "divisions, roots and elementary functions may be approximate",
+        "tf32": "products of float32 may round their factors to 10 bits of fraction, for tensor cores",
     }
 
     def resolved(self) -> Self:

@@ -43,6 +43,9 @@ def _mma(e: DeviceEmitter, node: tir.Call) -> Value:
     saturate = ".satfinite" if tir.const_int(node.args[12]) else ""
     a, b, acc = (_registers(e, node, at, count, kind) for at, count, kind in zip(
         (6, 8, 10), product.counts, (product.a, product.b, product.accumulator), strict=True))  # fmt: skip
+    if product.a == "tf32":  # the instruction ignores the low bits
+        round_to_tf32 = e.ctx.module.declare("llvm.nvvm.f2tf32.rna", "i32", ["float"])
+        a, b = ((places, [e.fn.call("i32", round_to_tf32, [v]) for v in values]) for places, values in (a, b))
     kinds = f"{product.accumulator}.{product.a}.{product.b}.{product.accumulator}"
     code = f"mma.sync.aligned.{product.name}.row.col{saturate}.{kinds}"
     results = _asm(e, code, [v.type for v in acc[1]], [a[1], b[1], acc[1]])
@@ -55,7 +58,7 @@ def _registers(e: DeviceEmitter, node: tir.Call, at: int, count: int, kind: str)
     """Return the addresses and values of the registers that hold a lane's elements of a matrix."""
     dtype = DType.of(DTYPES[kind])
     size = max(32, dtype.bits)
-    type = {"f32": "float", "f64": "double"}.get(kind, "i32")
+    type = {"f32": "float", "tf32": "float", "f64": "double"}.get(kind, "i32")
     start = e.fn.gep(memory_type(dtype), e.expr(node.args[at]), e.index(node.args[at + 1]))
     addresses = [e.fn.gep("i8", start, integer("i64", n * size // 8)) for n in range(count * dtype.bits // size)]
     return addresses, [e.fn.load(type, place, size // 8) for place in addresses]

@@ -53,7 +53,9 @@ def _mma(g: Gathered, first: Expr) -> list[Stmt]:
     decl_c, acc = fragment(g, 10, c.add(first, lane_c), dtype, c_count)
     wide = DType.of("int32" if dtype.is_int else "float64" if dtype.bits == 64 else "float32")
     total = c.make_buffer("total", (1,), wide, "local")
-    factors = [operand(c.load(x, i), wide, kind) for x, i, kind in ((a, at_a, product.a), (b, at_b, product.b))]
+    factors = [
+        _rounded_operand(c.load(x, i), wide, kind) for x, i, kind in ((a, at_a, product.a), (b, at_b, product.b))
+    ]
     add = c.store(total, c.add(c.load(total, 0), c.mul(*factors)), 0)
     inner = (
         decl_c, tir.AllocBuffer(total), c.store(total, c.cast(wide, c.load(acc, at_c)), 0), steps(decl_a, decl_b, add),
@@ -61,6 +63,16 @@ def _mma(g: Gathered, first: Expr) -> list[Stmt]:
     )  # fmt: skip
     all_active = g.is_active(c.add(first, WARP - 1))
     return [tir.IfThenElse(all_active, (rows(columns(*inner)),))]
+
+
+def _rounded_operand(value: Expr, wide: DType, kind: str) -> Expr:
+    """Convert an element as `ptx_mma` does, which rounds to tf32 to nearest, halfway cases away from zero."""
+    if kind != "tf32":
+        return operand(value, wide, kind)
+    bits = tir.Call(DType.of("uint32"), tir.Op("tir.reinterpret"), (value,))
+    nearest = tir.Call(value.dtype, tir.Op("tir.reinterpret"), (c.add(bits, c.const(1 << 12, bits.dtype)),))
+    is_nan = tir.Call(DType.of("bool"), tir.Op("tir.isnan"), (value,))
+    return c.call(wide, "if_then_else", is_nan, value, operand(nearest, wide, kind))
 
 
 def operand(value: Expr, wide: DType, kind: str) -> Expr:

@@ -66,7 +66,16 @@ def _mma(args: Sequence[str], node: tir.Call) -> str:
         number += len(group)
     saturate = ".satfinite" if tir.const_int(node.args[12]) else ""
     types = f"{product.accumulator}.{product.a}.{product.b}.{product.accumulator}"
+    rounding = ""
+    if product.a == "tf32":  # the instruction ignores the low bits
+        names = [f"x{n}" for n in range(len(a) + len(b))]
+        numbers = range(len(acc), number)
+        rounds = " ".join(f"cvt.rna.tf32.f32 {x}, %{n};" for x, n in zip(names, numbers, strict=True))
+        rounding = f".reg .b32 {', '.join(names)}; {rounds} "
+        lists[1:] = ("{" + ", ".join(part) + "}" for part in (names[: len(a)], names[len(a) :]))
     code = f"mma.sync.aligned.{product.name}.row.col{saturate}.{types} {lists[0]}, {lists[1]}, {lists[2]}, {lists[0]};"
+    if rounding:
+        code = "{ " + rounding + code + " }"
     results = ", ".join(f'"+{letter}"({lvalue})' for letter, lvalue in acc)
     inputs = ", ".join(f'"{letter}"({lvalue})' for letter, lvalue in (*a, *b))
     return f'asm volatile("{code}" : {results} : {inputs})'

@@ -72,13 +72,33 @@ PRODUCTS: dict[str, tuple[str, object, object, object, str]] = {
     "bytes": ("int8", 16, 16, 32, "int32"),
     "bytes of primes": ("int8", 17, 31, 37, "int32"),
     "one column of tiles": ("float16", 300, 16, 16, ""),
+    "words": ("float32", 32, 64, 128, ""),
+    "words of primes": ("float32", 17, 31, 13, ""),
 }
+TF32 = "cuda{arch=sm_90 tf32=true}"
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_match_numpy(name: str, all_cases: bool) -> None:
-    if all_cases or name == "rows by eight":
-        agree(product(*PRODUCTS[name]), np.matmul, terms=300)
+    if all_cases or name in ("rows by eight", "words of primes"):
+        agree(product(*PRODUCTS[name]), np.matmul, terms=300, target=TF32 if "words" in name else GPU)
+
+
+def test_float32_is_rounded_to_tf32_on_request_only() -> None:
+    """Within the stated bound: 2**-10 of the sum of the factors' magnitudes, since each factor is off by 2**-11."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((33, 300), np.float32), rng.standard_normal((300, 40), np.float32)
+    text = product("float32", 33, 40, 300)
+    exact = x.astype("float64") @ w.astype("float64")
+    bound = 1.01 * 2.0**-10 * (np.abs(x) @ np.abs(w))
+    errors = {}
+    for target in (GPU, TF32):
+        (found,) = chosen(lowered(text), target).values()
+        got = mlcc.load(mlcc.build(mlcc.parse(text), target), emulate=True)["main"](x, w)
+        errors[found.rule] = np.abs(np.asarray(got) - exact)
+    assert list(errors) == ["gpu-matmul", "gpu-tensor-cores"]
+    assert (errors["gpu-tensor-cores"] <= bound).all()
+    assert errors["gpu-matmul"].max() < 2.0**-12 < errors["gpu-tensor-cores"].max()
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [('"m"', 48, '"k"'), ('"m"', '"n"', 32), ("32", '"n"', '"k"')])
@@ -251,6 +271,8 @@ def test_unsuitable_products_are_left_to_other_rules() -> None:
     (found,) = chosen(half, "cuda{arch=sm_75}").values()
     assert found.rule == "gpu-matmul" and "no asynchronous copies" in dict(found.passed)["gpu-tensor-cores"]
     (found,) = chosen(lowered(product("float32", 64, 64, 64)), GPU).values()
+    assert "option `tf32`" in dict(found.passed)["gpu-tensor-cores"]
+    (found,) = chosen(lowered(product("float64", 64, 64, 64)), GPU).values()
     assert "no product of these types" in dict(found.passed)["gpu-tensor-cores"]
 
 

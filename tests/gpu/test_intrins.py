@@ -79,7 +79,9 @@ def f(A: T.Buffer(({rows}, {columns}), "{dtype}"), O: T.Buffer((32, {local}), "{
 """
 
 
-@pytest.mark.parametrize("name", ["f16_a_trans", "bf16_b", "f16_b_trans", "i8_a", "i8_b", "i8_b_trans"])
+@pytest.mark.parametrize(
+    "name", ["f16_a_trans", "bf16_b", "f16_b_trans", "i8_a", "i8_b", "i8_b_trans", "tf32_a", "tf32_b_trans"]
+)
 def test_tiles_lie_in_registers_as_products_take_them(name: str) -> None:
     """What descriptions say of transposed tiles is only that the products' descriptions say the same."""
     _, values = catalogue()[f"mma_ldmatrix_{name}"]
@@ -87,7 +89,7 @@ def test_tiles_lie_in_registers_as_products_take_them(name: str) -> None:
     func = mlcc.apply_schedule(mod, f'sch.tensorize(sch.get_loops("tile")[-2], "mma_ldmatrix_{name}")')["f"]
     assert isinstance(func, tir.PrimFunc)
     rows, columns = int(str(values["rows"])), int(str(values["columns"]))
-    dtype = {"int8": np.int8, "bfloat16": np.uint16, "float16": np.float16}[str(values["dtype"])]
+    dtype = {"int8": np.int8, "float32": np.float32, "bfloat16": np.uint16, "float16": np.float16}[str(values["dtype"])]
     given = np.arange(rows * columns).reshape(rows, columns).astype(dtype)
     got = np.zeros((32, int(str(values["local"]))), dtype)
     run_program(lower_gpu("f", func), given, got)
@@ -95,7 +97,7 @@ def test_tiles_lie_in_registers_as_products_take_them(name: str) -> None:
     for v0 in range(rows):
         for v1 in range(columns):
             row, k = (v0, v1) if ("_a" in name) != ("trans" in name) else (v1, v0)
-            pack = 4 if name.startswith("i8") else 2
+            pack = 4 // got.itemsize
             lane, inner = 4 * (row % 8) + k % (4 * pack) // pack, k % pack
             if "_a" in name:
                 want[lane, (row // 8 + k // (4 * pack) * 2) * pack + inner] = given[v0, v1]

@@ -127,13 +127,20 @@ def test_ptxas_takes_products_without_local_memory(name: str) -> None:
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
 
 
-def test_tf32_has_ten_bits_of_fraction() -> None:
+def test_operands_are_rounded_to_tf32() -> None:
+    """To ten bits of fraction, to nearest, halfway cases away from zero; NaN of every payload stays NaN."""
     made = program(kernel(*CASES["tf32_k8"][:-1]))
-    a = np.full((16, 8), 1 + 2.0**-11, np.float32)
-    b = np.ones((8, 8), np.float32)
+    given = np.array([1 + 2.0**-11, -1 - 2.0**-11, 1 + 2.0**-11 - 2.0**-20, 1 + 3 * 2.0**-11, np.inf], np.float32)
+    want = np.array([1 + 2.0**-10, -1 - 2.0**-10, 1, 1 + 2 * 2.0**-10, np.inf], np.float32)
+    nans = np.array([0x7F800001, 0x7FFFFFFF, 0xFFC00000], np.uint32).view(np.float32)
+    a = np.zeros((16, 8), np.float32)
+    a[:8, 0] = [*given, *nans]
+    b = np.zeros((8, 8), np.float32)
+    b[0] = 1
     got = np.zeros((16, 8), np.float32)
     run_program(made, a, b, got)
-    np.testing.assert_array_equal(got, np.full((16, 8), 8, np.float32))
+    np.testing.assert_array_equal(got[:5], np.repeat(want[:, None], 8, 1))
+    assert np.isnan(got[5:8]).all()
 
 
 def test_what_an_architecture_has_not_is_refused() -> None:

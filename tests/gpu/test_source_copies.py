@@ -68,14 +68,14 @@ def test_asynchronous_copies_are_plain_ones_in_metal(tmp_path: Path) -> None:
     np.testing.assert_array_equal(b, shared[::-1])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "tf32", "float16", "bfloat16", "int8"])
 def test_products_as_they_are_scheduled_by_default(dtype: str, tmp_path: Path) -> None:
-    given = product(dtype, out="int32" if dtype == "int8" else "")
-    text = mlcc.build(given, "cuda{arch=sm_90}").emit("cuda-c").decode()
+    given = product("float32" if dtype == "tf32" else dtype, out="int32" if dtype == "int8" else "")
+    text = mlcc.build(given, f"cuda{{arch=sm_90 tf32={str(dtype == 'tf32').lower()}}}").emit("cuda-c").decode()
     assert ("mma.sync.aligned" in text) == (dtype != "float32")
     assert 'asm volatile("cp.async.' in text or dtype == "int8"
     nvcc = shutil.which("nvcc")
-    if nvcc is None or dtype not in ("float32", "bfloat16"):
+    if nvcc is None or dtype not in ("float32", "tf32", "bfloat16"):
         return
     source = tmp_path / "k.cu"
     source.write_text(text)

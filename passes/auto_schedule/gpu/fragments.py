@@ -43,10 +43,10 @@ class MmaKind:
     def depth_contiguous(self, along: bool) -> bool:
         """Return True if a strip in shared memory is contiguous along its depth.
 
-        It is if the operand in global memory is (`along`), and always for bytes, since `ldmatrix` transposes pairs of
-        them.
+        It is if the operand in global memory is (`along`), and always for bytes and words, since `ldmatrix` transposes
+        elements of 16 bits only.
         """
-        return along or self.bytes == 1
+        return along or self.bytes != 2
 
     def load(self, operand: str, depth_contiguous: bool) -> str:
         """Return the intrinsic that loads a fragment from a strip, contiguous along its depth or across it."""
@@ -301,6 +301,9 @@ def _fragment_layout(rank: int, dims: tuple[int, int], shape: tuple[int, int]) -
             c.mul(c.floordiv(c.floormod(i, 16), 8), 2),
             c.floormod(j, 2),
         )
+    elif columns == 8:
+        lane = c.add(c.mul(c.floormod(i, 8), 4), c.floormod(j, 4))
+        number = (c.mul(c.floordiv(c.floormod(j, 8), 4), 2), c.floordiv(c.floormod(i, 16), 8), c.const(0, i.dtype))
     elif columns == 32:
         lane = c.add(c.mul(c.floormod(i, 8), 4), c.floordiv(c.floormod(j, 16), 4))
         number = (

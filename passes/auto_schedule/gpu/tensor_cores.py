@@ -30,11 +30,12 @@ _KINDS: Mapping[tuple[str, str], MmaKind] = {
     ("float16", "float16"): MmaKind("f16", "f16", 16),
     ("bfloat16", "float32"): MmaKind("bf16", "f32", 16),
     ("int8", "int32"): MmaKind("i8", "i32", 32),
+    ("float32", "float32"): MmaKind("tf32", "f32", 8),
 }
 
 
 def tensor_cores(kernel: GpuKernel) -> str:
-    """Schedule a matrix product of 16-bit floats or bytes on tensor cores; see the module."""
+    """Schedule a matrix product of 16-bit floats, bytes, or float32 as tf32 on tensor cores; see the module."""
     _check(kernel)
     block, product = only_product(kernel)
     name = product.stage.block.name
@@ -58,7 +59,7 @@ def _check(kernel: GpuKernel) -> None:
 
 def _schedule(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     """Schedule a product, and all other blocks."""
-    kind = _mma_kind(product)
+    kind = _mma_kind(kernel, product)
     along = [product.contiguous_axis(operand) in product.k for operand in (product.lhs, product.rhs)]
     split = _split_reduction(kernel, block, product, kind)
     if split is not None:
@@ -107,9 +108,11 @@ def with_inner_row_axis(product: Contraction) -> Contraction:
     return replace(product, m=max(unknown), outer=outer)
 
 
-def _mma_kind(product: Contraction) -> MmaKind:
+def _mma_kind(kernel: GpuKernel, product: Contraction) -> MmaKind:
     operands = {str(o.buffer.dtype) for o in (product.lhs, product.rhs)}
     kind = _KINDS.get((operands.pop(), str(product.stage.stores[0].buffer.dtype))) if len(operands) == 1 else None
     if kind is None:
         not_applicable("tensor cores have no product of these types")
+    if kind.operands == "tf32" and not kernel.facts.tf32:
+        not_applicable("the target option `tf32` would admit tensor cores, which round float32 to 10 bits of fraction")
     return kind

@@ -24,13 +24,17 @@ if TYPE_CHECKING:
 
 Values = Mapping[str, object]
 
-_DTYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "i8": "int8", "s8": "int8", "i32": "int32",
-           "s32": "int32", "s4": "int4", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}  # fmt: skip
-_KINDS = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "i8": "int8", "i32": "int32", "e4m3": "e4m3", "e5m2": "e5m2"}
+_DTYPES = {"f16": "float16", "bf16": "bfloat16", "tf32": "float32", "f32": "float32", "i8": "int8",
+           "s8": "int8", "i32": "int32", "s32": "int32", "s4": "int4", "e4m3": "float8_e4m3fn",
+           "e5m2": "float8_e5m2"}  # fmt: skip
+_KINDS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "f32": "fp32", "i8": "int8", "i32": "int32",
+          "e4m3": "e4m3", "e5m2": "e5m2"}  # fmt: skip
 _SCOPES = {"": "shared", "_dyn": "shared.dyn"}
+_DEPTHS = {"tf32": 8, "f16": 16, "bf16": 16, "i8": 32, "e4m3": 32, "e5m2": 32}  # of one instruction
 
 # which lane and which of its elements an element (i, j) of a tile is, by the tile's shape
 _PLACES = {
+    (16, 8): "4 * ({i} % 8) + {j} % 4, 2 * ({j} // 4) + {i} // 8",
     (16, 16): "4 * ({i} % 8) + {j} % 8 // 2, 4 * ({j} // 8) + {i} // 8 * 2 + {j} % 2",
     (16, 32): "4 * ({i} % 8) + {j} % 16 // 4, 8 * ({j} // 16) + {i} // 8 * 4 + {j} % 4",
     (32, 16): "{i} % 16 // 4 + 4 * ({j} % 8), 8 * ({j} // 8) + {i} // 16 * 4 + {i} % 4",
@@ -78,12 +82,17 @@ def _mma() -> Iterator[tuple[str, str, Values]]:
             for suffix in _SCOPES:
                 values = _ldmatrix(kind, operand, trans, suffix)
                 yield f"mma_ldmatrix_{kind}_{operand}{trans}{suffix}", "mma_ldmatrix", values
+    for operand, trans in (("a", ""), ("b", "_trans")):  # the instruction transposes no words
+        for suffix in _SCOPES:
+            values = _ldmatrix("tf32", operand, trans, suffix)
+            yield f"mma_ldmatrix_tf32_{operand}{trans}{suffix}", "mma_ldmatrix", values
     for kind, out in (("f16", "f32"), ("f16", "f16"), ("bf16", "f32")):
         for a, b in (("", ""), ("", "_trans_b"), ("_trans_a", ""), ("_trans_a", "_trans_b")):
             yield f"mma_{kind}{kind}{out}{a}{b}", "mma_sync", _sync(kind, out, bool(a), bool(b))
     for kind, out in (("i8", "i32"), ("e5m2", "f32"), ("e4m3", "f32")):
         for b in ("", "_trans_b"):
             yield f"mma_{kind}{kind}{out}{b}", "mma_sync", _sync(kind, out, False, bool(b))
+    yield "mma_tf32tf32f32_trans_b", "mma_sync", _sync("tf32", "f32", False, True)
     for out in ("f32", "f16", "i32"):
         dtype = _DTYPES[out]
         yield f"mma_fill_16x16_{out}", "mma_fill", {"dtype": dtype, "place": _place((16, 16), "i", "j")}
@@ -99,10 +108,10 @@ def _ldmatrix(kind: str, operand: str, trans: str, suffix: str) -> Values:
 
     Each lane passes the address of one row (16 bytes) of an 8 x 8 matrix, see PTX's `ldmatrix`.
     """
-    k = 16 if kind in ("f16", "bf16") else 32
+    k = _DEPTHS[kind]
     tall = (operand == "a") == bool(trans)  # the tile's rows go along k
     rows, columns = (k, 16) if tall else (16, k)
-    half = 8 if k == 16 else 16
+    half = k // 2  # elements of a row
     if k == 32 and operand == "b" and not trans:
         offset = "s0"  # bytes cannot be transposed by the instruction: only the distance of rows is asked for
     elif trans:
@@ -117,11 +126,11 @@ def _ldmatrix(kind: str, operand: str, trans: str, suffix: str) -> Values:
 
 
 def _sync(kind: str, out: str, trans_a: bool, trans_b: bool) -> Values:
-    k = 16 if kind in ("f16", "bf16") else 32
+    k = _DEPTHS[kind]
     a_place = _place((k, 16), "vk", "vi") if trans_a else _place((16, k), "vi", "vk")
     b_place = _place((16, k), "vj", "vk") if trans_b else _place((k, 16), "vk", "vj")
     values = [f"A[{a_place}]", f"B[{b_place}]"]
-    if out in ("f32", "i32"):
+    if _DTYPES[out] != _DTYPES[kind]:
         values = [f'T.Cast("{_DTYPES[out]}", {v})' for v in values]
     return {
         "dtype": _DTYPES[kind], "out": _DTYPES[out], "kind": _KINDS[kind], "out_kind": _KINDS[out], "k": k,
