@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CompileError, Diagnostic, MlccError, Severity, error, merge_repeated
+from mlcc.errors import CompileError, Diagnostic, MlccError, Severity, error, is_out_of_memory, merge_repeated
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.relax import Function
 from mlcc.ir.tir import PrimFunc
@@ -203,6 +203,8 @@ def build(
     except (MlccError, RecursionError, MemoryError):
         raise
     except Exception as exc:
+        if is_out_of_memory(exc):
+            raise
         from mlcc.passes.manage.manager import PassContext, PassFailed, Pipeline
         from mlcc.passes.manage.reproducer import write_reproducer
 

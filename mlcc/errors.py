@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import bisect
 import enum
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 _MAX_LINES = 20  # line numbers that a merged diagnostic lists
+_UNMAPPED = ("failed to map segment", "annot allocate memory")  # what the dynamic linker says without memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +119,20 @@ def error(
 ) -> Diagnostic:
     """Return an error diagnostic with a label at a span, or about a file."""
     return Diagnostic(code=code, message=message, primary=Label(span, text), related=related, help=help, file=file)
+
+
+def is_out_of_memory(exc: BaseException | None) -> bool:
+    """Return True if an exception, or one that it came from, is a failed allocation.
+
+    That also is how a library or a module of C code fails to be mapped where memory is limited (`ulimit -v`).
+    """
+    while exc is not None:
+        if isinstance(exc, MemoryError) or (isinstance(exc, OSError) and exc.errno == errno.ENOMEM):
+            return True
+        if isinstance(exc, OSError | ImportError) and any(words in str(exc) for words in _UNMAPPED):
+            return True
+        exc = exc.__cause__ or exc.__context__
+    return False
 
 
 def merge_repeated(found: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -17,7 +17,7 @@ import click
 import mlcc
 from mlcc.cli import signals
 from mlcc.codes.exit_codes import EXIT_CODES, SIGNALS
-from mlcc.errors import MachineError, MlccError
+from mlcc.errors import MachineError, MlccError, is_out_of_memory
 from mlcc.temporaries import remove_temporaries
 
 if TYPE_CHECKING:
@@ -201,9 +201,9 @@ def _run(argv: list[str], settings: dict[str, str]) -> int:
         return 0
     except RecursionError:
         return _too_deep(settings)
-    except MemoryError:
-        return _fail("E0016", "out of memory", "raise the limit, or split the module", settings)
     except Exception as exc:  # noqa: BLE001 - the last resort: an internal error, with a reproducer
+        if is_out_of_memory(exc):
+            return _fail("E0016", "out of memory", "raise the limit, or split the module", settings)
         if hasattr(exc, "mlcc_packed"):  # an exception of a registered packed function
             from mlcc.runtime.packed import packed_function_error
 

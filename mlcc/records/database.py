@@ -78,16 +78,8 @@ class Database:
         application, schema = (
             self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
-        if empty and not reads_only:
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            with self._transaction():
-                if not self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[
-                    0
-                ]:  # else another process was faster
-                    for statement in _TABLES:
-                        self._connection.execute(statement)
-                    self._connection.execute(f"PRAGMA application_id={APPLICATION}")
-                    self._connection.execute(f"PRAGMA user_version={SCHEMA}")
+        if empty and application in (0, APPLICATION):  # new, or its writer was killed before the tables were there
+            self._create(reads_only)
         elif application != APPLICATION:
             raise CompileError(error("E1120", f"{self.path} is a database, but not of mlcc's tuning records"))
         elif schema in _CONVERSIONS:
@@ -100,6 +92,20 @@ class Database:
             )
         if not reads_only:
             self._connection.execute("PRAGMA synchronous=FULL")
+
+    def _create(self, reads_only: bool) -> None:
+        """Create the tables; in memory if the file is read-only."""
+        if reads_only:
+            self._connection.close()
+            self._connection = _connect(MEMORY)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        with self._transaction():
+            if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                return  # another process was faster
+            for statement in _TABLES:
+                self._connection.execute(statement)
+            self._connection.execute(f"PRAGMA application_id={APPLICATION}")
+            self._connection.execute(f"PRAGMA user_version={SCHEMA}")
 
     def _convert(self, reads_only: bool) -> None:
         """Migrate the tables of an older version to this schema; in a copy in memory if the file is read-only."""

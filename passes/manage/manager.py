@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 from mlcc import backends, plugins
-from mlcc.errors import CompileError, Diagnostic, MlccError, did_you_mean, error, render
+from mlcc.errors import CompileError, Diagnostic, MlccError, did_you_mean, error, is_out_of_memory, render
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import one_line
 from mlcc.machine.target import Target
@@ -341,6 +341,8 @@ def _run_pass(
     except (MlccError, PassFailed, RecursionError, MemoryError):
         raise
     except Exception as exc:
+        if is_out_of_memory(exc):
+            raise
         foreign = plugins.failure(exc, f"pass `{current}` failed", type(current))
         if foreign is not None:
             raise foreign from exc

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlcc.errors import CompileError
+from mlcc.errors import CompileError, is_out_of_memory
 from mlcc.targets.llvm.object.child_process import run_apart
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +46,24 @@ def test_a_limit_that_is_enough() -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", COMPILE, "1500"], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and int(done.stdout) > 1_000_000, done.stderr
+
+
+UNMAPPED = "/x/y.so: failed to map segment from shared object"
+
+
+def _library_that_fails_to_load() -> None:
+    try:
+        raise OSError(UNMAPPED)
+    except OSError:
+        raise OSError("could not find/load a shared object file")  # noqa: B904 - as llvmlite does
+
+
+def test_a_library_without_room_is_a_lack_of_memory() -> None:
+    with pytest.raises(CompileError, match="E0016"):
+        run_apart(_library_that_fails_to_load)
+    for fault in (MemoryError(), OSError(12, "Cannot allocate memory"), ImportError(UNMAPPED)):
+        assert is_out_of_memory(fault)
+    assert not is_out_of_memory(OSError(2, "No such file or directory")) and not is_out_of_memory(ImportError("no x"))
 
 
 def test_results_and_exceptions_come_back() -> None:

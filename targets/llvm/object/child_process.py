@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, BinaryIO, NoReturn, TypeVar
 
-from mlcc.errors import CompileError, error
+from mlcc.errors import CompileError, error, is_out_of_memory
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ def _run_job(job: Callable[[], Any], answer: BinaryIO, stderr: BinaryIO) -> NoRe
         try:
             outcome = (True, job())
         except Exception as exc:  # noqa: BLE001 - the parent raises it
-            outcome = (False, exc)
+            outcome = (False, MemoryError() if is_out_of_memory(exc) else exc)  # a pickle has no cause
         answer.write(pickle.dumps(outcome))
         answer.flush()
         os._exit(0)
