@@ -7,7 +7,7 @@ CC ?= cc
 # NumPy's own kernels, not those that a machine's settings pin: slower ones would flatter us
 unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 
-.PHONY: help run test test-quick test-all test-durations check docs fuzz diff bench gpu-check gpu-bench golden clean
+.PHONY: help run test test-quick test-all test-durations check docs fuzz soak diff bench gpu-check gpu-bench golden clean
 
 help:
 	@echo 'make run     set up $(VENV), compile the digits model and run it on the test images'
@@ -17,6 +17,7 @@ help:
 	@echo 'make check   format, lint, types (make test runs the tests)'
 	@echo 'make docs    write the documentation as a site into build/site; a link that leads nowhere is an error'
 	@echo 'make fuzz    long fuzzing (SECONDS_EACH=300)'
+	@echo 'make soak    everything under load for hours, resumed where it ended; the record is docs/soak.md (HOURS=2)'
 	@echo 'make diff    the whole differential campaign against apache-tvm'
 	@echo 'make bench   timings as ratios, of compiling too, against other compilers; BENCH="speed --quick --only mlp" for a part'
 	@echo 'make gpu-check  the tests on an NVIDIA GPU, in an environment of its own; compute-sanitizer where it is installed'
@@ -74,6 +75,9 @@ docs: $(VENV)/.docs
 
 fuzz: $(VENV)/.test
 	@$(BIN)/python -m pytest tests/fuzz --fuzz-seconds $(or $(SECONDS_EACH),300) -s
+
+soak: $(VENV)/.test
+	@$(BIN)/python -W ignore -m tests.soak $(if $(SECONDS_ALL),--seconds $(SECONDS_ALL),--hours $(or $(HOURS),2)) $(SOAK)
 
 diff: $(VENV)/.test
 	@$(BIN)/python -m pytest tests/interop --all-cases -s --ignore tests/interop/schedule

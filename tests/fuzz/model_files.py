@@ -1,4 +1,6 @@
-"""Runs mutated model files through the command line in one process: python model_files.py FOLDER SEED SECONDS.
+"""Runs mutated model files through the command line in one process:
+
+    python -m tests.fuzz.model_files FOLDER SEED SECONDS
 
 FOLDER has the files that are mutated, `seed*.safetensors`, `seed*.onnx` and `seed*.pt2`, and what the commands need
 beside them: `net.mlc`, whose weights are inputs, and `x.npz`. Prints one line per finding and `done N` at the end.
@@ -18,10 +20,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from commands import judged
-from mutate import mutate_bytes
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tests.fuzz.commands import judged
+from tests.fuzz.mutate import mutate_bytes
 
 OF_MODELS = (
     ("import", "CASE", "--force", "-o", "made.mlc"), ("check", "CASE"), ("compile", "-O0", "CASE", "-o", "made.o"),
@@ -41,23 +41,35 @@ VALUES = [
 ]  # fmt: skip
 
 
+def case(seeds: list[Path], seed: str, number: int, folder: Path) -> list[str]:
+    """Write the mutated file of a number to FOLDER/case.SUFFIX, and return the command for it."""
+    rng = random.Random(f"{seed}/{number}")
+    source = rng.choice(seeds)
+    path = folder / f"case{source.suffix}"
+    path.write_bytes(mutated(source, rng))
+    words = rng.choice(COMMANDS[source.suffix])
+    return [w.replace("CASE", str(path)) if "CASE" in w else _path(folder, w) for w in words]
+
+
+def seeds_in(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("seed*")) if path.suffix in COMMANDS]
+
+
 def main(folder: Path, seed: str, seconds: float) -> None:
     """Mutate and judge until the time is over."""
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    seeds = [path for path in sorted(folder.glob("seed*")) if path.suffix in COMMANDS]
+    seeds = seeds_in(folder)
     limit, number = time.monotonic() + seconds, 0
     while time.monotonic() < limit:
-        rng = random.Random(f"{seed}/{number}")
-        source = rng.choice(seeds)
-        case = folder / f"case{source.suffix}"
-        case.write_bytes(mutated(source, rng))
-        words = rng.choice(COMMANDS[source.suffix])
-        argv = [w.replace("CASE", str(case)) if "CASE" in w else _path(folder, w) for w in words]
+        argv = case(seeds, seed, number, folder)
         problem, said = judged(argv, DOCUMENTED)
         if problem:
-            kept = folder / f"found-{seed}-{number}{source.suffix}"
-            kept.write_bytes(case.read_bytes())
+            (path,) = folder.glob("case.*")
+            kept = folder / f"found-{seed}-{number}{path.suffix}"
+            path.rename(kept)
             print(f"{number}: {problem}: mlcc {' '.join(argv)} (kept as {kept}): {said.strip()[-400:]}", flush=True)
+        for path in folder.glob("case.*"):
+            path.unlink()
         number += 1
     print(f"done {number}")
 

@@ -267,13 +267,13 @@ def shrink(case: Case, number: int, kind: str) -> tuple[Case, str]:
             try:
                 again(fewer, number)
             except Finding as exc:
-                if _kind(str(exc)) == kind:
+                if kind_of(str(exc)) == kind:
                     best, message, changed = fewer, str(exc), True
                     break
     return best, message
 
 
-def _kind(message: str) -> str:
+def kind_of(message: str) -> str:
     return re.split(r"[:`\d]", message, maxsplit=1)[0] or message.split("`")[-1][:20]
 
 
@@ -365,7 +365,7 @@ def campaign(seconds: float, seed: str, folder: Path, only: str | None = None, s
             play(number, seed, counts, only, started)
         except Finding as exc:
             case, message = exc.case, str(exc)  # type: ignore[attr-defined]
-            kind = _kind(message)
+            kind = kind_of(message)
             kinds[kind] += 1
             if kinds[kind] <= 8:
                 smaller, said = shrink(case, number, kind)

@@ -12,7 +12,7 @@ import numpy as np
 
 import mlcc
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 SEED = os.environ.get("MLCC_FUZZ_SEED", "1")
 NET = """@R.function
 def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32"), b: R.Tensor((4,), "uint16")):
@@ -68,13 +68,18 @@ def _pt2(folder: Path) -> None:
     torch.export.save(program, folder / "seed.pt2")
 
 
-def test_mutated_model_files_end_in_diagnostics(fuzz_seconds: float, tmp_path: Path) -> None:
-    _weights(tmp_path)
+def write_seeds(folder: Path) -> None:
+    """Write the files that are mutated, and what the commands need beside them."""
+    _weights(folder)
     for package, write in (("onnx", _onnx), ("torch", _pt2)):
         if importlib.util.find_spec(package) is not None:
-            write(tmp_path)
-    command = [sys.executable, "-W", "ignore", str(HERE / "model_files.py"), str(tmp_path), SEED, str(fuzz_seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=fuzz_seconds * 3 + 120, cwd=tmp_path)
+            write(folder)
+
+
+def test_mutated_model_files_end_in_diagnostics(fuzz_seconds: float, tmp_path: Path) -> None:
+    write_seeds(tmp_path)
+    command = [sys.executable, "-W", "ignore", "-m", "tests.fuzz.model_files", str(tmp_path), SEED, str(fuzz_seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=fuzz_seconds * 3 + 120, cwd=ROOT)
     assert done.returncode == 0, f"the process ended with {done.returncode}: {done.stderr[-2000:]}"
     findings = [line for line in done.stdout.splitlines() if not line.startswith("done")]
     assert not findings, "\n".join(findings)

@@ -8,14 +8,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 SEED = os.environ.get("MLCC_FUZZ_SEED", "1")
 
 
 def test_mutated_sources_end_in_diagnostics(fuzz_seconds: float) -> None:
     folder = tempfile.mkdtemp(prefix="mlcc-fuzz-")
-    command = [sys.executable, str(HERE / "worker.py"), folder, SEED, "0", "10000000", str(fuzz_seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=fuzz_seconds * 3 + 120, cwd=HERE)
+    command = [sys.executable, "-m", "tests.fuzz.worker", folder, SEED, "0", "10000000", str(fuzz_seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=fuzz_seconds * 3 + 120, cwd=ROOT)
     findings = [line for line in done.stdout.splitlines() if not line.startswith("done")]
     assert done.returncode == 0, (
         f"the process ended with {done.returncode} on {folder}/case.mlc ({(Path(folder) / 'argv').read_text()}):\n"

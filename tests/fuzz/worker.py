@@ -1,4 +1,6 @@
-"""Runs mutated sources through the command line in one process: python worker.py FOLDER SEED START COUNT SECONDS.
+"""Runs mutated sources through the command line in one process:
+
+    python -m tests.fuzz.worker FOLDER SEED START COUNT SECONDS
 
 Writes each case to FOLDER/case.mlc before it runs, so that a crash leaves its input. Prints one line per finding and
 `done N` at the end.
@@ -6,18 +8,17 @@ Writes each case to FOLDER/case.mlc before it runs, so that a crash leaves its i
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from commands import judged
-from mutate import mutate
+from tests.fuzz.commands import judged
+from tests.fuzz.mutate import mutate
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 COMMANDS = (
     ("check",), ("check",), ("fmt",), ("passes", "-O2"), ("passes", "-p", "canonicalize,fold-constants,dead-code"),
@@ -42,34 +43,52 @@ def scripts() -> list[tuple[str, Path]]:
     return found
 
 
-def main(folder: str, seed: str, start: int, count: int, seconds: float) -> None:
+@dataclass(frozen=True)
+class Pools:
+    """What is mutated: texts, and schedule scripts with their kernels."""
+
+    texts: list[str]
+    scripts: list[tuple[str, Path]]
+
+    @staticmethod
+    def read() -> Pools:
+        return Pools(sources(), scripts())
+
+
+def case(pools: Pools, seed: str, number: int, folder: Path) -> list[str]:
+    """Write the mutated text of a number to FOLDER/case.mlc, the command for it to FOLDER/argv, and return that."""
+    path, out = folder / "case.mlc", folder / "case.o"
+    rng = random.Random(f"{seed}/{number}")
+    if rng.random() < SCRIPTS:
+        text, kernel = rng.choice(pools.scripts)
+        raw = mutate(text, [s for s, _ in pools.scripts], f"{seed}:{number}")
+        argv = ["schedule", str(kernel), "--script", str(path), "-o", str(folder / "made.mlc")]
+    else:
+        raw = mutate(rng.choice(pools.texts), pools.texts, f"{seed}:{number}")
+        words = rng.choice(COMMANDS)
+        argv = [words[0], str(path), *(str(out) if w == "OUT" else w for w in words[1:])]
+    path.write_bytes(raw)
+    (folder / "argv").write_text(" ".join(argv))
+    return argv
+
+
+def main(folder: Path, seed: str, start: int, count: int, seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
-    pool, scheduled = sources(), scripts()
-    path, out = os.path.join(folder, "case.mlc"), os.path.join(folder, "case.o")
+    pools = Pools.read()
     limit, ran = time.monotonic() + seconds, 0
     for number in range(start, start + count):
         if time.monotonic() > limit:
             break
-        rng = random.Random(f"{seed}/{number}")
-        if rng.random() < SCRIPTS:
-            text, kernel = rng.choice(scheduled)
-            raw = mutate(text, [s for s, _ in scheduled], f"{seed}:{number}")
-            argv = ["schedule", str(kernel), "--script", path, "-o", os.path.join(folder, "made.mlc")]
-        else:
-            raw = mutate(rng.choice(pool), pool, f"{seed}:{number}")
-            words = rng.choice(COMMANDS)
-            argv = [words[0], path, *(out if w == "OUT" else w for w in words[1:])]
-        Path(path).write_bytes(raw)
-        (Path(folder) / "argv").write_text(" ".join(argv))
+        argv = case(pools, seed, number, folder)
         problem, said = judged(argv, DOCUMENTED)
         ran += 1
         if problem:
-            kept = Path(folder) / f"found-{seed}-{number}.mlc"
-            kept.write_bytes(raw)
+            kept = folder / f"found-{seed}-{number}.mlc"
+            kept.write_bytes((folder / "case.mlc").read_bytes())
             last = said.strip().splitlines()[-4:]
             print(f"{number}: {problem}: mlcc {' '.join(argv)} (kept as {kept.name}): {' | '.join(last)}", flush=True)
     print(f"done {ran}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
