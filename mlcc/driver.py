@@ -163,6 +163,7 @@ def build(
     from mlcc.backends import BuildOptions
     from mlcc.machine.target import Target
     from mlcc.passes.manage.levels import level_of
+    from mlcc.progress import working
     from mlcc.runtime import settings
     from mlcc.verify import check
 
@@ -173,7 +174,8 @@ def build(
     if opt_level is not None and not (isinstance(opt_level, int) and 0 <= opt_level <= 3):
         raise ValueError(f"opt_level must be 0 to 3, not {opt_level!r}")
     level = level_of(opt_level, sanitize)
-    check(module, build=True)
+    with working("verify"):
+        check(module, build=True)
     if sanitize and not backend.sanitizing:
         emulating = f"emulation checks its accesses: mlcc run -t {where.kind} --emulate"
         help = emulating if backend.emulated else None
@@ -199,7 +201,8 @@ def build(
     try:
         _check_operators(lowered)
         options = BuildOptions(prefix, level, str(passes), tuple(allow_extern), allow_native, profile)
-        return backend.compile(lowered, where, options)
+        with working("generate code", contains_others=True):
+            return backend.compile(lowered, where, options)
     except (MlccError, RecursionError, MemoryError):
         raise
     except Exception as exc:

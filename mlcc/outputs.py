@@ -66,6 +66,7 @@ KINDS = {
         Kind("script", "a schedule script", (".mls",)),
         Kind("records", "a database of records", (".db", ".sqlite"), is_binary=True),
         Kind("report", "a report", (".svg", ".json")),
+        Kind("trace", "a trace", (".json",)),
     )
 }  # fmt: skip
 # suffixes of files that people or other tools write, but mlcc never does

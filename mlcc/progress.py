@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+
+class Period(NamedTuple):
+    """When, by `time.perf_counter`, and in which thread, by the system's id, a work item was done."""
+
+    start: float
+    stop: float
+    thread: int
+
+    @staticmethod
+    def since(start: float) -> Period:
+        """Return the period in this thread that ends now."""
+        return Period(start, time.perf_counter(), threading.get_native_id())
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """Work item `at` (from 0) of the `count` items of a stage such as `auto-schedule`. `kernel` names the function
-    being compiled, or is empty."""
+    being compiled, or is empty. `contains_others`: other work items are done inside of it. `period` is known of those
+    that are done."""
 
     stage: str
     kernel: str = ""
     at: int = 0
     count: int = 1
+    contains_others: bool = False
+    period: Period | None = None
 
 
 class Listener:
@@ -44,20 +62,20 @@ def listening(*listeners: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def working(stage: str, kernel: str = "", at: int = 0, count: int = 1) -> Iterator[None]:
+def working(stage: str, kernel: str = "", at: int = 0, count: int = 1, contains_others: bool = False) -> Iterator[None]:
     """Announce a work item that is done inside the `with`."""
     listeners = _listeners.get()
     if not listeners:
         yield
         return
-    work = Work(stage, kernel, at, count)
+    work = Work(stage, kernel, at, count, contains_others)
     for listener in listeners:
         listener.started(work)
     start = time.perf_counter()
     yield
-    seconds = time.perf_counter() - start
+    period = Period.since(start)
     for listener in listeners:
-        listener.done(work, seconds)
+        listener.done(replace(work, period=period), period.stop - start)
 
 
 class Announcer:
@@ -66,7 +84,9 @@ class Announcer:
     def __init__(self) -> None:
         self._listeners = _listeners.get()
 
-    def done(self, stage: str, kernel: str, seconds: float, at: int = 0, count: int = 1) -> None:
+    def done(
+        self, stage: str, kernel: str, seconds: float, at: int = 0, count: int = 1, period: Period | None = None
+    ) -> None:
         """Announce a finished work item."""
         for listener in self._listeners:
-            listener.done(Work(stage, kernel, at, count), seconds)
+            listener.done(Work(stage, kernel, at, count, period=period), seconds)

@@ -185,7 +185,7 @@ RunFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctype
 ErrorFn = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_int32)
 # int32_t PREFIX_set_packed_slot(int32_t slot, packed fn, void *ctx)
 SetSlotFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
-# int64_t *PREFIX_profile(void)
+# int64_t *PREFIX_profile(void), int64_t *PREFIX_profile_log(void)
 ProfileFn = ctypes.CFUNCTYPE(ctypes.c_void_p)
 # int32_t PREFIX_time_run(run, args, symbols, workspace, int64_t number, clock_gettime, int64_t *nanoseconds)
 TimeFn = ctypes.CFUNCTYPE(

@@ -7,7 +7,7 @@ import functools
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from mlcc.runtime.packed import Frame, Frames, make_trampoline
 from mlcc.runtime.profile_counters import ProfileCounters
 from mlcc.runtime.repeated_call import make_repeated_call
 from mlcc.runtime.signature import BoundArguments, BoundedResult, Signature
+
+if TYPE_CHECKING:
+    from mlcc.runtime.execution_log import ExecutionLog
 
 
 @dataclass(slots=True)
@@ -275,6 +278,16 @@ class NativeExecutable(Executable):
             return None
         table = ProfileFn(self._find(f"{self._facts.prefix}_profile"))
         return ProfileCounters(table(), sites, _clock())
+
+    def execution_log(self) -> ExecutionLog | None:
+        """Begin to log events in an object that was compiled with `profile`; return None for others."""
+        events = self.manifest.get("events")
+        if events is None:
+            return None
+        from mlcc.runtime.execution_log import ExecutionLog  # for this alone
+
+        self.profile_counters()  # sets the clock
+        return ExecutionLog(ProfileFn(self._find(f"{self._facts.prefix}_profile_log"))(), events)
 
     def _time_loop(self) -> Any:
         return TimeFn(self._find(f"{self._facts.prefix}_time_run"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,12 +25,15 @@ from mlcc.cli.options import (
     pipeline_option,
     records_option,
     target_option,
+    trace_option,
     warnings_option,
 )  # fmt: skip
 
 if TYPE_CHECKING:
     from mlcc.backends import Backend
-    from mlcc.outputs import Kind
+    from mlcc.files import Content
+    from mlcc.outputs import Kind, Outputs
+    from mlcc.passes.manage.compile_times import CompileTimes
 
 
 @click.command("compile", cls=CommandWithDumps)
@@ -58,13 +62,14 @@ if TYPE_CHECKING:
 @load_option
 @records_option
 @dump_options
+@trace_option("Write a trace of the compilation: passes, lowering by function, LLVM by thread, linking, writing.")
 @extern_options
 @warnings_option
 def command(
     file: str, target: str, output: str | None, emit: str | None, header: str | None, prefix: str | None,
     data: str | None, force: bool, sanitize: bool, level: int | None, pipeline: str | None,
     db: str | None, allow_extern: tuple[str, ...], allow_native: bool, dump_after: str | None, dump_dir: str | None,
-    timing: bool,
+    timing: bool, trace_path: str | None,
 ) -> int:  # fmt: skip
     """Compile FILE (default: standard input) for a target.
 
@@ -72,10 +77,8 @@ def command(
     can also be written as readable source text: .cu (CUDA C) and .metal. A .c file (-t c, or --emit c) is portable C99
     with the functions of the object.
     """
-    from mlcc.files import Content
     from mlcc.outputs import Outputs, symbol_prefix
-    from mlcc.passes.manage.compile_times import CompileTimes
-    from mlcc.progress import listening
+    from mlcc.progress import listening, working
 
     target = _target_of(target, emit)
     backend = backends.of(target)
@@ -92,33 +95,56 @@ def command(
     outputs.write(output, "-o", kind.name)
     outputs.write(header, "--header", "header")
     outputs.write(data, "--data", "npz")
+    outputs.write(trace_path, "--trace", "trace")
     outputs.check()
     if prefix is None:
         stem = symbol_prefix(output if output != "-" else file)
         prefix = stem if stem != "-" else "mlcc"
-    contents: dict[str, Content]
     observers = dump_observers(None, dump_after, dump_dir, False, outputs.save_unnamed)
-    times = CompileTimes(echo_stderr)
-    if timing:
+    times, tracing = _recorder(file, target, trace_path, outputs)
+    if timing or trace_path is not None:
         observers.append(times)
-    if kind == backend.loadable and (header is None or kind.runs) and not observers:
-        from mlcc.runtime.manifest import extract_from
+    with tracing, listening(*([times] if times in observers else [])):
+        contents: dict[str, Content]
+        if kind == backend.loadable and (header is None or kind.runs) and not observers:
+            from mlcc.runtime.manifest import extract_from
 
-        code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize, db=db)
-        contents, facts = {output: code}, None if header is None else extract_from(code)
-    else:
-        with listening(*([times] if timing else [])):
+            code = build_object(
+                file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize, db=db
+            )
+            contents, facts = {output: code}, None if header is None else extract_from(code)
+        else:
             artifact = build_artifact(
                 file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, observers=observers, db=db
             )
-            contents = artifact.files(output, kind.name, outputs, data)
-        facts = None if header is None else artifact.manifest
-    if header is not None and facts is not None and backend.header is not None:
-        contents = {**contents, header: backend.header(facts)}
-    outputs.save(contents)
-    if timing:
-        times.report()
+            with working("write"):
+                contents = artifact.files(output, kind.name, outputs, data)
+            facts = None if header is None else artifact.manifest
+        if header is not None and facts is not None and backend.header is not None:
+            contents = {**contents, header: backend.header(facts)}
+        with working("write"):
+            outputs.save(contents)
+        if timing:
+            times.report()
     return 0
+
+
+def _recorder(
+    file: str, target: str, trace_path: str | None, outputs: Outputs
+) -> tuple[CompileTimes, AbstractContextManager[None]]:
+    """Return what records the times of the compilation, and the context in which its trace is written."""
+    from mlcc.passes.manage.compile_times import CompileTimes
+
+    if trace_path is None:
+        return CompileTimes(echo_stderr), nullcontext()
+    from time import perf_counter_ns
+
+    from mlcc.cli.tracing import traced
+    from mlcc.report.compile_trace import CompileTrace
+    from mlcc.report.trace_events import Trace
+
+    trace = Trace(f"mlcc compile {file}", perf_counter_ns)
+    return CompileTrace(trace, target, echo_stderr), traced(trace, trace_path, outputs)
 
 
 def _target_of(target: str, emit: str | None) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,11 +18,17 @@ from mlcc.cli.options import (
     records_option,
     target_option,
     threads_option,
+    trace_option,
     warnings_option,
 )
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from mlcc.report.trace_events import Trace
+
+    Span = Callable[[str], AbstractContextManager[None]]  # of a stage of the command
+    Call = Callable[[Any, Any, Any], Any]  # of a function, of an executable, with arguments
 
 
 @click.command("run")
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--sanitize", is_flag=True, help="Check every access: bounds, reads of uninitialized memory, races of T.parallel."
 )
+@trace_option("Write a trace of the run: kernels, each thread's share of parallel loops, packed calls, waiting.")
 @click.option("--no-check", is_flag=True, help="Emulate without checks: faster.")
 @target_option("llvm{cpu=native}")
 @level_option
@@ -55,8 +63,9 @@ def command(
     file: str, inputs: tuple[str, ...], weights: tuple[str, ...], is_random: bool, sizes: tuple[str, ...],
     ignore_extra: bool, output: str | None, expect: str | None,
     rtol: float, atol: float, func: str | None,
-    emulate: bool, sanitize: bool, no_check: bool, target: str, level: int | None, pipeline: str | None,
-    db: str | None, allow_extern: tuple[str, ...], allow_native: bool, envs: tuple[str, ...], threads: int | None,
+    emulate: bool, sanitize: bool, trace_path: str | None, no_check: bool, target: str, level: int | None,
+    pipeline: str | None, db: str | None, allow_extern: tuple[str, ...], allow_native: bool, envs: tuple[str, ...],
+    threads: int | None,
 ) -> int:  # fmt: skip
     """Run a function of FILE, a text (.mlc) or an artifact (.o, .so).
 
@@ -86,6 +95,7 @@ def command(
     outputs = Outputs()
     outputs.read(file, db, *arrays_read, *envs, *pipeline_files(pipeline, target))
     outputs.write(output, "--out", "results")
+    outputs.write(trace_path, "--trace", "trace")
     outputs.check()
     arrays = load_inputs(inputs, weights)
     expected = load_inputs((expect,)) if expect else None
@@ -95,21 +105,58 @@ def command(
         for path in envs:
             load_env(path)
     apply_threads(threads)
-    # a registered function may be part of the program, so its result is not cached
-    exe = load_executable(
-        file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize, db
-    )
-    callee = find_function(exe, func)
-    report_faults({file: exe}, callee.name, emulate)
-    if output is not None and is_npy(output):
-        check_one_result(callee, output)
-    (arguments,) = choose_inputs([callee], arrays, is_random, sizes, ignore_extra)
-    results = by_name(callee, callee.call_with_fresh_outputs(arguments))
-    if output is not None:
-        outputs.save({output: arrays_content(output, results)})
-    elif expected is None:
+
+    def run(span: Span, call: Call) -> Mapping[str, np.ndarray]:
+        with span("compile and load"):
+            # a registered function may be part of the program, so its result is not cached
+            exe = load_executable(
+                file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize,
+                db, trace_path is not None,
+            )  # fmt: skip
+            callee = find_function(exe, func)
+            report_faults({file: exe}, callee.name, emulate)
+        if output is not None and is_npy(output):
+            check_one_result(callee, output)
+        with span("read arguments"):
+            (arguments,) = choose_inputs([callee], arrays, is_random, sizes, ignore_extra)
+        results = by_name(callee, call(exe, callee, arguments))
+        if output is not None:
+            with span("write results"):
+                outputs.save({output: arrays_content(output, results)})
+        return results
+
+    if trace_path is None:
+        results = run(lambda name: nullcontext(), lambda exe, callee, given: callee.call_with_fresh_outputs(given))
+    else:
+        from mlcc.cli.tracing import traced
+        from mlcc.report.trace_events import Trace
+
+        trace = Trace(f"mlcc run {file}")
+        with traced(trace, trace_path, outputs):
+            results = run(trace.span, lambda exe, callee, given: call_traced(trace, file, exe, callee, given))
+    if output is None and expected is None:
         print_results(results)
     return 0 if expected is None or compare_results(results, expected, rtol, atol) else 3
+
+
+def call_traced(trace: Trace, path: str, exe: Any, callee: Any, arguments: Any) -> Any:
+    """Call a function, and add what its execution log has to the trace, also if it fails.
+
+    Raises CompileError E0876 for an artifact without a log.
+    """
+    from mlcc.errors import CompileError, error
+    from mlcc.report.run_trace import add_execution
+
+    log = exe.execution_log()
+    if log is None:
+        text = f"{path} is compiled already, and has no execution log"
+        raise CompileError(error("E0876", text, help="trace the text that it was compiled from: FILE.mlc"))
+    trace.when_written(lambda: add_execution(trace, log))
+    try:
+        with trace.span(f"call {callee.name}"):
+            return callee.call_with_fresh_outputs(arguments)
+    finally:
+        log.detach()
 
 
 def by_name(callee: Any, result: Any) -> dict[str, np.ndarray]:
@@ -167,7 +214,7 @@ def flatten(result: Any) -> list[np.ndarray]:
     return [np.asarray(result)]
 
 
-def print_results(results: dict[str, np.ndarray]) -> None:
+def print_results(results: Mapping[str, np.ndarray]) -> None:
     """Print abbreviated results in NumPy's format."""
     import numpy as np
 

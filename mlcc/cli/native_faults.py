@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlcc.cli import signals
-from mlcc.temporaries import remove_temporaries
 
 if TYPE_CHECKING:
     from mlcc.runtime.faults import Fault
@@ -40,8 +38,7 @@ def report_faults(loaded: Mapping[str, Any], func: str, emulated: bool = False) 
             problem = MlccError(error("E0874", message(fault, loaded, emulated)))
             write(problem, options.get("diagnostics", "text"), options.get("color", "auto"))
         finally:
-            remove_temporaries()
-            os._exit(signals.exit_code(fault.number))
+            signals.end_process(signals.exit_code(fault.number))
 
     outside = f"a fault outside of compiled code, possibly because `{func}`{_line(func, loaded)} corrupted memory"
     faults.install_handler(report, f"error[E0874]: {outside}; {_advice(loaded, emulated)}\n")

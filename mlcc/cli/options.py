@@ -187,6 +187,11 @@ def dump_options(command: Any) -> Any:
     )(command)
 
 
+def trace_option(help: str) -> Callable[[Any], Any]:
+    """`--trace`, whose value `mlcc.cli.tracing.traced` takes."""
+    return click.option("--trace", "trace_path", metavar="FILE", help=f"{help} Perfetto and chrome://tracing show it.")
+
+
 def echo_stderr(part: str) -> None:
     """Write a line to stderr."""
     click.echo(part, err=True, nl=not part.endswith("\n"))
@@ -343,10 +348,12 @@ def build_artifact(
     told: list[str] | None = None,
     observers: Sequence[Any] = (),
     db: str | None = None,
+    profile: bool = False,
 ) -> Any:
     """Compile a text file and show the warnings. Return the artifact.
 
     `told` gets the path if there were warnings. `observers` observe the passes; `db` is a database of tuned schedules.
+    `profile` adds counters and an execution log.
     """
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import build
@@ -367,6 +374,7 @@ def build_artifact(
             sanitize=sanitize,
             observers=[*observers, noted],
             db=db,
+            profile=profile,
         )
     if warn(module, target, noted.found) and told is not None:
         told.append(path)
@@ -385,6 +393,7 @@ def build_object(
     sanitize: bool = False,
     to_run: bool = False,
     db: str | None = None,
+    profile: bool = False,
 ) -> Sequence[bytes | bytearray | memoryview]:
     """Return the object of a text file, or another loadable artifact of the target, in pieces.
 
@@ -398,7 +407,7 @@ def build_object(
         if to_run:
             require_loadable(target)
         artifact = build_artifact(
-            path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told, db=db
+            path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told, db=db, profile=profile
         )
         pieces: Sequence[bytes | bytearray | memoryview]
         pieces = artifact.pieces() if hasattr(artifact, "pieces") else [artifact.emit(artifact.loadable)]
@@ -412,7 +421,7 @@ def build_object(
         "target": target, "level": level_of(level, sanitize), "pipeline": pipeline,
         "from": None if pipeline is None else os.getcwd(), "extern": sorted(allow_extern), "native": allow_native,
         "prefix": prefix, "sanitize": sanitize, "warnings": warnings_wanted(), "records": records_key(db),
-        "plugins": plugins.state(),
+        "plugins": plugins.state(), "profile": profile,
     }  # fmt: skip
     if not keep or not covers_target(target):
         return make()
@@ -484,8 +493,10 @@ def load_executable(
     check: bool = True,
     sanitize: bool = False,
     db: str | None = None,
+    profile: bool = False,
 ) -> Executable:
-    """Load an artifact file, or a text file compiled now or found in the cache."""
+    """Load an artifact file, or a text file compiled now or found in the cache; with an execution log if `profile`."""
+    from mlcc import backends
     from mlcc.loading import load
 
     if emulate:
@@ -500,8 +511,9 @@ def load_executable(
             require_sanitized(path, source)
         return load(source, allow_extern=allow_extern)
     pieces = build_object(
-        path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True, db=db
-    )
+        path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True, db=db,
+        profile=profile and not backends.of(target).emulated,  # a launch plan can always be logged
+    )  # fmt: skip
     if sum(map(len, pieces)) < _TEMP_FILE_THRESHOLD:
         loadable = b"".join(pieces)
         del pieces  # frees the constants

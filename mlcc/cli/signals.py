@@ -13,8 +13,9 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import NoReturn
 
 from mlcc.temporaries import remove_temporaries
 
@@ -44,6 +45,7 @@ class _State:
 
 
 _state = _State()
+_last: list[Callable[[], None]] = []  # registered by `at_end`
 
 
 @contextlib.contextmanager
@@ -91,6 +93,25 @@ def graceful_first_signal() -> Iterator[None]:
         yield
     finally:
         _state.patient = False
+
+
+@contextlib.contextmanager
+def at_end(last: Callable[[], None]) -> Iterator[None]:
+    """Call `last` if the process is ended inside the `with` without unwinding the main thread."""
+    _last.append(last)
+    try:
+        yield
+    finally:
+        _last.remove(last)
+
+
+def end_process(code: int) -> NoReturn:
+    """End the process without unwinding: first what `at_end` registered, then temporary files are removed."""
+    for last in reversed(_last):
+        with contextlib.suppress(Exception):
+            last()
+    remove_temporaries()
+    os._exit(code)
 
 
 def is_watching() -> bool:
@@ -141,5 +162,4 @@ def _end(number: int) -> None:
     if not _state.watching:
         return  # the command has already ended
     print_message(number)
-    remove_temporaries()
-    os._exit(exit_code(number))
+    end_process(exit_code(number))

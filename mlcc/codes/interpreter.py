@@ -22,8 +22,9 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0876": (
         "this cannot be profiled",
-        "`mlcc bench --profile` compiles a text with counters around the calls of its kernels, for this CPU. An "
-        "artifact that is compiled already has no counters, and code for a GPU has none either.",
+        "`mlcc bench --profile` compiles a text with counters around the calls of its kernels, for this CPU, and "
+        "`mlcc run --trace` one with a log of what happens. An artifact that is compiled already has neither. Code for "
+        "a GPU has no counters; its launches can be traced.",
     ),
     "E0874": (
         "a crash in native code",

@@ -39,7 +39,7 @@ class CompileTimes(Timing, Listener):
         """Do nothing yet: code generation follows the passes."""
 
     def done(self, work: Work, seconds: float) -> None:
-        if not self._in_pass:  # a pass is timed as a whole
+        if not self._in_pass and not work.contains_others:  # a pass is timed as a whole
             self.stages[work.stage] += seconds
         if work.kernel:
             self.kernels[work.kernel][work.stage] += seconds
@@ -52,7 +52,7 @@ class CompileTimes(Timing, Listener):
         total = self.clock() - self._began
         measured = [*self.spent, *self.stages.items()]
         rest = max(total - sum(seconds for _, seconds in measured), 0.0)
-        rows = time_rows([*measured, ("verifying, planning, writing", rest), ("in all", total)])
+        rows = time_rows([*measured, ("planning and the rest", rest), ("in all", total)])
         self.write("\n".join([*rows, *self._kernel_rows()]) + "\n")
 
     def _kernel_rows(self) -> list[str]:

@@ -13,8 +13,8 @@ import abc
 import ctypes
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -51,6 +51,12 @@ class MemoryInfo(NamedTuple):
     total: int
 
 
+class OperationLog(Protocol):
+    """What logs operations that are none of the device's own (`device_log`)."""
+
+    def call(self, kind: str, name: str, size: int, operation: Callable[[], Any]) -> Any: ...
+
+
 class Device(abc.ABC):
     """A device with memory of its own that runs kernels. Its functions may be called from any thread."""
 
@@ -61,6 +67,7 @@ class Device(abc.ABC):
     generation = 0
     exact_memory = False  # blocks are never padded or reused, so that out-of-bounds accesses show
     can_capture = False  # `begin_capture`, `end_capture` and `replay` work
+    log: OperationLog | None = None  # attached by `device_log`
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # held by a call for its whole duration

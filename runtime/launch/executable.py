@@ -9,6 +9,7 @@ from mlcc.runtime.executable import Executable
 from mlcc.runtime.function import Function
 from mlcc.runtime.launch.device import Device
 from mlcc.runtime.launch.device_array import DeviceArray
+from mlcc.runtime.launch.device_log import DeviceLog
 from mlcc.runtime.launch.executor import LaunchExecutor
 from mlcc.runtime.launch.loaded import DeviceModule
 from mlcc.runtime.launch.reader import read_plan
@@ -28,6 +29,10 @@ class LaunchExecutable(Executable):
         for name, spec in facts.functions.items():
             executor = LaunchExecutor(spec, self.plan.functions[name], self._module)
             self.functions[name] = Function(executor.signature, executor)
+
+    def execution_log(self) -> DeviceLog:
+        """Begin to log the operations of the device, each of which is waited for."""
+        return DeviceLog(self.device, self._module.loaded().kernels)
 
     @property
     def host_copies(self) -> int:

@@ -122,4 +122,8 @@ class Run:
 
     def packed(self, spec: PackedSpec, args: tuple[PackedArgument, ...], values: Values) -> None:
         self.check()
-        call_packed(self, spec, args, values)
+        log = self.device.log
+        if log is None:
+            call_packed(self, spec, args, values)
+        else:
+            log.call("packed", spec.name, 0, lambda: call_packed(self, spec, args, values))

@@ -178,7 +178,7 @@ class ObjectArtifact(Artifact):
         """Return the symbols that only the runtime calls, which finds hidden ones too."""
         functions = self._facts(prefix)["functions"].values()
         names = {f"{function['symbol']}{suffix}" for function in functions for suffix in ("_query", "_run")}
-        return names | {f"{prefix}_time_run", f"{prefix}_profile"}
+        return names | {f"{prefix}_time_run", f"{prefix}_profile", f"{prefix}_profile_log"}
 
     def _constants_section(self) -> NewSection:
         pieces = tuple(self._constant_pieces())

@@ -19,6 +19,7 @@ from mlcc.recursion import FRAMES_WITH_C, deep_recursion, gc_disabled
 from mlcc.runtime.machine import required
 from mlcc.targets.llvm.artifact import ObjectArtifact
 from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext, Shared
+from mlcc.targets.llvm.codegen.execution_log import event_facts
 from mlcc.targets.llvm.codegen.ir_text import ModuleText
 from mlcc.targets.llvm.codegen.pool import VERSION as POOL_VERSION
 from mlcc.targets.llvm.codegen.pool import carries_pool
@@ -38,7 +39,7 @@ from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
 def _unit_announcer() -> Callable[[Unit, int, int], None]:
     """Return a callback that announces each unit compiled by LLVM to the current listeners."""
     tell = Announcer()
-    return lambda unit, at, count: tell.done("LLVM", ", ".join(unit.kernels), unit.compilation, at, count)
+    return lambda unit, at, count: tell.done("LLVM", ", ".join(unit.kernels), unit.compilation, at, count, unit.period)
 
 
 def compile_module(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> ObjectArtifact:
@@ -97,7 +98,7 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         POOL_VERSION if carries_pool(text) else 0,
     )  # fmt: skip
     if options.profile:
-        facts["profile"] = profile_facts(shared)
+        facts |= {"profile": profile_facts(shared), "events": event_facts(ctx)}
     artifact = ObjectArtifact(
         tuple(compiler.units), machine, asked.opt_level, facts, shared.constants, asked.prefix, natives, code
     )

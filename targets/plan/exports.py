@@ -14,6 +14,7 @@ from mlcc.targets.plan.context import AnyPlanning
 SUFFIXES = ("", "_ws", "_ws_size", "_shape", "_error", "_query", "_run")
 MODULE_FUNCTIONS = (
     "time_run", "set_packed", "set_packed_slot", "set_parallel_for", "set_num_threads", "constants", "profile",
+    "profile_log",
 )  # fmt: skip
 
 # kinds of failed checks in sanitized code, in place of the name of a Python exception

@@ -28,7 +28,8 @@ def test_the_page(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch
         words = shlex.split(line.split(" > ")[0])
         assert words[0] == "mlcc"
         printed.append(tool(*words[1:]))
-    profile, against, inspected = printed[0], printed[3], printed[-1]
+    against = next(out for line, out in zip(lines, printed, strict=True) if "--against base.o" in line)
+    profile, inspected = printed[0], printed[-1]
     shown = [block.splitlines() for block in re.findall(r"^```text\n(.*?)^```", PAGE, re.S | re.M)]
     head = shown[0][3].split()
     assert head in [line.split() for line in profile.splitlines()]

@@ -37,8 +37,8 @@ class EmitOptions:
     products with reciprocals in place of divisions, and loss of the sign of zero. `allow_extern` names the symbols that
     `call_extern` may call besides the known ones of libm. `stack_bytes` limits the buffers of a kernel on the
     stack; others are in the workspace. Parallel loops run on at most `num_cores` threads (0: the number of cores at run
-    time). `sanitize`: check every access (`sanitized`). `profile`: time the calls of kernels (`host.profile_counters`).
-    `freestanding`: there is no allocator and there are no threads.
+    time). `sanitize`: check every access (`sanitized`). `profile`: time the calls of kernels (`host.profile_counters`)
+    and log them (`execution_log`). `freestanding`: there is no allocator and there are no threads.
     """
 
     contract: bool = True
@@ -59,6 +59,20 @@ class ProfiledCall:
     kernel: str
     symbols: tuple[str, ...]
     span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event of the execution log of a profiled object (`execution_log`).
+
+    `kind` is `kernel`, `packed`, `copy`, `loop` (a parallel one, on the thread that runs the kernel) or `part` (of its
+    iterations, on any thread). `name` is that of the kernel or packed function, `span` the place in the text.
+    """
+
+    kind: str
+    name: str
+    function: str = ""
+    span: Span | None = None
 
 
 @dataclass(slots=True)
@@ -96,6 +110,7 @@ class ModuleContext:
     cpu: str | None = None
     direct: dict[str, Kernel] = field(default_factory=dict)
     profiled: list[ProfiledCall] = field(default_factory=list)
+    events: list[LoggedEvent] = field(default_factory=list)
 
     def packed_slot(self, name: str) -> int:
         """Return the slot of a packed function, numbered from 0 in order of first use."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import UINT8, DType
-from mlcc.targets.llvm.codegen import casts
-from mlcc.targets.llvm.codegen.context import PACKED_CALL
+from mlcc.targets.llvm.codegen import casts, execution_log
+from mlcc.targets.llvm.codegen.context import PACKED_CALL, LoggedEvent
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.codegen.refuse import unsupported
 from mlcc.targets.llvm.codegen.types import memory_type, zero
@@ -59,7 +59,11 @@ def call(e: Emitter, node: tir.Call) -> Value:
     for number, arg in enumerate(args):
         fn.store(_tensor(e, arg), fn.gep("ptr", pointers, integer("i64", number)))
     callee = e.ctx.module.declare(PACKED_CALL, "i32", ["i32", "ptr", "i32"])
-    e.fail_if_error(fn.call("i32", callee, [integer("i32", slot), pointers, integer("i32", len(args))]))
+    begun = execution_log.start(e.ctx, fn)
+    code = fn.call("i32", callee, [integer("i32", slot), pointers, integer("i32", len(args))])
+    event = LoggedEvent("packed", node.args[0].value, span=node.span)
+    execution_log.stop(e.ctx, fn, event, begun, integer("i64", 0))
+    e.fail_if_error(code)
     return zero(node.dtype)
 
 

@@ -17,7 +17,8 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import Node, children
 from mlcc.ir.visit import binders
 from mlcc.passes.lowering import loop_time, parallel, work
-from mlcc.targets.llvm.codegen import calls
+from mlcc.targets.llvm.codegen import calls, execution_log
+from mlcc.targets.llvm.codegen.context import LoggedEvent
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.codegen.pool import RUN_WORK, add_pool
 from mlcc.targets.llvm.codegen.storage import Storage
@@ -44,9 +45,13 @@ def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
     min_chunk = _limit_to_cores(e, iterations, _min_chunk(e, iteration_cost))
     add_pool(e.ctx.module)
     known = tir.const_int(c.mul(c.cast(INT64, stmt.extent), iteration_cost))
+    begun = execution_log.start(e.ctx, fn)
+    event = LoggedEvent("loop", e.ctx.module.owner, span=stmt.span)
     if known is not None:
         arguments = [Value("ptr", chunk_function), context, iterations, min_chunk, _nanoseconds(e, stmt)]
-        e.fail_if_error(fn.call("i32", f"@{RUN_WORK}", arguments))
+        code = fn.call("i32", f"@{RUN_WORK}", arguments)
+        execution_log.stop(e.ctx, fn, event, begun, iterations)
+        e.fail_if_error(code)
         return
     is_worthwhile = fn.icmp(
         "sge", fn.binary("mul", iterations, e.index(iteration_cost)), integer("i64", parallel.LEAST_WORK)
@@ -61,7 +66,9 @@ def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
     serial_code = fn.call("i32", chunk_function, [context, integer("i64", 0), iterations])
     fn.br(done)
     fn.start(done)
-    e.fail_if_error(fn.phi("i32", [(parallel_code, parallel_block), (serial_code, serial)]))
+    code = fn.phi("i32", [(parallel_code, parallel_block), (serial_code, serial)])
+    execution_log.stop(e.ctx, fn, event, begun, iterations)
+    e.fail_if_error(code)
 
 
 def _nanoseconds(e: Emitter, stmt: tir.For) -> Value:
@@ -187,11 +194,14 @@ class _LoopFunctions:
         def field(index: int, type: str) -> Value:
             return fn.load(type, fn.gep(struct, context, integer("i64", 0), integer("i32", index)))
 
+        begun = execution_log.start(self.e.ctx, fn)
         values = [field(index, type) for index, type in enumerate(types)]
         memory = self._allocate_workspace(fn, field(len(types), "i64")) if needs_memory else NULL
         code = fn.call("i32", f"@{self.symbol}", [*values, memory, begin, end])
         if needs_memory:
             fn.call("void", module.declare("free", "void", ["ptr"]), [memory])
+        event = LoggedEvent("part", module.owner, span=self.stmt.span)
+        execution_log.stop(self.e.ctx, fn, event, begun, fn.binary("sub", end, begin))
         fn.ret(code)
 
     def _allocate_workspace(self, fn: FunctionText, size: Value) -> Value:

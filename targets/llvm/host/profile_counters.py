@@ -11,63 +11,48 @@ from typing import Any
 
 from mlcc.relax.origins import origin
 from mlcc.runtime.abi import PLACEHOLDER_PREFIX
-from mlcc.targets.llvm.codegen.context import ProfiledCall, Shared
+from mlcc.targets.llvm.codegen.context import LoggedEvent, ProfiledCall, Shared
+from mlcc.targets.llvm.codegen.execution_log import TABLE, define_log, log_event, now
 from mlcc.targets.llvm.codegen.ir_text import FunctionText, Value, integer
 from mlcc.targets.plan.steps import CallKernel
 
-_TABLE = "mlcc_profile_table"
 _FIXED = 2  # cells of a row before the symbols
-_NOW = f"""define internal i64 @mlcc_profile_now() noinline nounwind {{
-entry:
-  %time = alloca [2 x i64], align 8
-  %clock = load ptr, ptr @{_TABLE}
-  %unset = icmp eq ptr %clock, null
-  br i1 %unset, label %none, label %read
-none:
-  ret i64 0
-read:
-  %code = call i32 %clock(i32 1, ptr %time)
-  %s = load i64, ptr %time
-  %n.p = getelementptr inbounds i64, ptr %time, i64 1
-  %n = load i64, ptr %n.p
-  %sn = mul i64 %s, 1000000000
-  %now = add i64 %sn, %n
-  ret i64 %now
-}}"""
 _ACCESS = f"""define ptr @{PLACEHOLDER_PREFIX}_profile() nounwind {{
 entry:
-  ret ptr @{_TABLE}
+  ret ptr @{TABLE}
 }}"""
 
 
 def start_timing(shared: Shared, fn: FunctionText) -> Value:
     """Emit the reading of the clock before a call."""
-    shared.ctx.module.helper("mlcc_profile_now", _NOW)
-    return fn.call("i64", "@mlcc_profile_now", [])
+    return now(shared.ctx, fn)
 
 
 def count_call(
     shared: Shared, fn: FunctionText, func: str, step: CallKernel, symbols: list[Value], start: Value
 ) -> None:
-    """Emit the second reading of the clock, and the update of the call site's counters."""
+    """Emit the second reading of the clock, the update of the call site's counters, and the row of the log."""
     calls = shared.ctx.profiled
     row = 1 + sum(_FIXED + len(call.symbols) for call in calls)
     names = tuple(s.name for s in shared.ctx.kernels[step.kernel].signature.symbols)
     calls.append(ProfiledCall(func, step.kernel, names, step.span))
-    elapsed = fn.binary("sub", fn.call("i64", "@mlcc_profile_now", []), start)
-    table = Value("ptr", f"@{_TABLE}")
+    stop = now(shared.ctx, fn)
+    elapsed = fn.binary("sub", stop, start)
+    table = Value("ptr", f"@{TABLE}")
     for at, amount in enumerate((elapsed, integer("i64", 1))):
         cell = fn.gep("i64", table, integer("i64", row + at))
         fn.store(fn.binary("add", fn.load("i64", cell, 8), amount), cell, 8)
     for at, symbol in enumerate(symbols):
         fn.store(symbol, fn.gep("i64", table, integer("i64", row + _FIXED + at)), 8)
+    log_event(shared.ctx, fn, LoggedEvent("kernel", step.kernel, func, step.span), start, stop)
 
 
 def define_counters(shared: Shared) -> None:
     """Define the table, after all functions are emitted."""
     cells = 1 + sum(_FIXED + len(call.symbols) for call in shared.ctx.profiled)
-    shared.ctx.module.global_(_TABLE, f"internal global [{cells} x i64] zeroinitializer, align 8")
+    shared.ctx.module.global_(TABLE, f"internal global [{cells} x i64] zeroinitializer, align 8")
     shared.ctx.module.helper(f"{PLACEHOLDER_PREFIX}_profile", _ACCESS)
+    define_log(shared.ctx)
 
 
 def profile_facts(shared: Shared) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import FLOAT64
 from mlcc.ir.node import walk
 from mlcc.runtime.abi import OFFSET
-from mlcc.targets.llvm.codegen import casts
-from mlcc.targets.llvm.codegen.context import CONSTANTS, Shared, constants_declaration
+from mlcc.targets.llvm.codegen import casts, execution_log
+from mlcc.targets.llvm.codegen.context import CONSTANTS, LoggedEvent, Shared, constants_declaration
 from mlcc.targets.llvm.codegen.dim_code import DimCode
 from mlcc.targets.llvm.codegen.emitter import Emitter
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, integer
@@ -197,7 +197,7 @@ class Run:
                 case CallKernel():
                     self._kernel(step)
                 case CallPacked():
-                    self._propagate_error(self.packed.call(step))
+                    self._packed(step)
                 case Copy(target=target, source=source):
                     self._copy(target, source)
                 case Check():
@@ -240,6 +240,15 @@ class Run:
             count_call(self.shared, fn, self.func.name, step, symbols, start)
         self._propagate_error(code)
 
+    def _packed(self, step: CallPacked) -> None:
+        ctx = self.shared.ctx
+        begun = execution_log.start(ctx, self.fn)
+        code = self.packed.call(step)
+        if begun is not None:
+            event = LoggedEvent("packed", self.shared.packed_specs()[step.slot].name, self.func.name)
+            execution_log.stop(ctx, self.fn, event, begun, integer("i64", 0))
+        self._propagate_error(code)
+
     def _resized(self, value: Operand, type: str) -> Operand:
         """Convert an i1 or i64 to an integer of another width."""
         if value.type == "i1":
@@ -249,8 +258,10 @@ class Run:
     def _copy(self, target: Tensor, source: Tensor) -> None:
         fn = self.fn
         name = fn.module.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
-        args = [self._address(target), self._address(source), self.code.value(target.size), integer("i1", 0)]
-        fn.call("void", name, args)
+        size = self.code.value(target.size)
+        begun = execution_log.start(self.shared.ctx, fn)
+        fn.call("void", name, [self._address(target), self._address(source), size, integer("i1", 0)])
+        execution_log.stop(self.shared.ctx, fn, LoggedEvent("copy", "copy", self.func.name), begun, size)
 
     def _check(self, step: Check) -> None:
         fn, code = self.fn, step.code

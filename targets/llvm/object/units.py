@@ -17,6 +17,7 @@ from typing import Any
 
 from mlcc.cache.folder import default_cache
 from mlcc.cache.object_cache import code_key
+from mlcc.progress import Period, working
 from mlcc.runtime.cores import num_cores
 from mlcc.targets.llvm.object.child_process import memory_is_limited, run_apart
 from mlcc.targets.llvm.object.compile import Machine, compile_unit, target_machine
@@ -30,14 +31,16 @@ JOBS = "MLCC_JOBS"
 class Unit:
     """A complete LLVM module, the kernels in it, and the result of its compilation.
 
-    `compilation` is the CPU time of LLVM in seconds; 0 for a cached object (`known`). `is_separate`: a static library
-    has it in a member of its own, so that programs that do not call it do not get what it needs.
+    `compilation` is the CPU time of LLVM in seconds; 0 for a cached object (`known`). `period` is when it took place.
+    `is_separate`: a static library has it in a member of its own, so that programs that do not call it do not get what
+    it needs.
     """
 
     kernels: tuple[str, ...]
     text: str = field(repr=False)
     code: Code
     compilation: float = 0.0
+    period: Period | None = None
     known: bool = False
     is_separate: bool = False
     obj: bytes = field(default=b"", repr=False)
@@ -119,7 +122,7 @@ class UnitCompiler:
         elif memory_is_limited():
             compiled = run_apart(lambda: self._compile_all(quietly=True))
             for unit, result in zip(self._unique.values(), compiled, strict=True):
-                unit.obj, unit.compilation, unit.known = result
+                unit.obj, unit.compilation, unit.known, unit.period = result
                 self._has_stored = self._has_stored or not unit.known
                 self._notify(unit)
         else:
@@ -136,7 +139,9 @@ class UnitCompiler:
 
     def linked(self) -> bytes:
         """Link the objects of all units into one. Raises what `objects` raises."""
-        return merge_objects(list(dict.fromkeys(self.objects())))
+        objects = list(dict.fromkeys(self.objects()))
+        with working("link"):
+            return merge_objects(objects)
 
     def __enter__(self) -> UnitCompiler:
         _switch_interval.shorten()
@@ -152,7 +157,7 @@ class UnitCompiler:
 
     # ------------------------------------------------------------ parts
 
-    def _compile_all(self, quietly: bool = False) -> list[tuple[bytes, float, bool]]:
+    def _compile_all(self, quietly: bool = False) -> list[tuple[bytes, float, bool, Period | None]]:
         """Compile all queued units in this thread; `quietly` in a child, whose parent announces them."""
         machines: dict[int, Any] = {}
         while self._waiting:
@@ -160,7 +165,7 @@ class UnitCompiler:
             self._compile(unit, machines)
             if not quietly:
                 self._notify(unit)
-        return [(unit.obj, unit.compilation, unit.known) for unit in self._unique.values()]
+        return [(unit.obj, unit.compilation, unit.known, unit.period) for unit in self._unique.values()]
 
     def _start_thread(self) -> None:
         thread = threading.Thread(target=self._run_thread, name="mlcc-llvm", daemon=True)
@@ -197,6 +202,7 @@ class UnitCompiler:
 
     def _compile(self, unit: Unit, machines: dict[int, Any]) -> None:
         """Compile a unit. `machines` caches this thread's target machines by code generator level."""
+        begun = time.perf_counter()
         key = ""
         if self._store is not None:
             key = code_key([unit.text, unit.code.value, astuple(self.machine), self.level])
@@ -212,6 +218,7 @@ class UnitCompiler:
             if self._store is not None:
                 self._store.put(key, unit.obj, trim=False)
                 self._has_stored = True
+        unit.period = Period.since(begun)
 
     def _notify(self, unit: Unit) -> None:
         """Notify the watcher of a finished unit."""
