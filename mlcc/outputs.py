@@ -67,6 +67,9 @@ KINDS = {
         Kind("records", "a database of records", (".db", ".sqlite"), is_binary=True),
         Kind("report", "a report", (".svg", ".json")),
         Kind("trace", "a trace", (".json",)),
+        Kind("page", "a report", (".html", ".htm")),
+        Kind("json", "data", (".json",)),
+        Kind("graph", "a graph", (".svg", ".dot", ".gv")),
     )
 }  # fmt: skip
 # suffixes of files that people or other tools write, but mlcc never does

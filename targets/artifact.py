@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import abc
 import os
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlcc.errors import CompileError, error
+
+if TYPE_CHECKING:
+    from mlcc.targets.plan.steps import HostFunction
 
 
 class Artifact(abc.ABC):
@@ -17,6 +20,11 @@ class Artifact(abc.ABC):
 
     prefix: str | None
     loadable: ClassVar[str]  # the kind of output that contains everything
+
+    @property
+    def plans(self) -> tuple[HostFunction, ...]:
+        """The planned public functions: their steps, and the memory that these use. Empty if the target has none."""
+        return ()
 
     @property
     @abc.abstractmethod

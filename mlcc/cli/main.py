@@ -45,6 +45,7 @@ COMMANDS = {
     "ops": "List the operators, with their parameters.",
     "passes": "Run passes over a module and print the result.",
     "reduce": "Reduce a text that fails to a small one that still fails.",
+    "report": "Report how a module was compiled: graphs, kernels, schedules, memory, assembly.",
     "run": "Run a function of a module or artifact on arrays from files.",
     "schedule": "Apply a schedule script to a module and print the result.",
     "tune": "Search for faster schedules of a module's kernels, by measuring.",

@@ -46,23 +46,32 @@ class WhyFuse(Observer):
 def explain(module: IRModule, level: int = 2) -> str:
     """Explain for each edge of each relax function whether its ends are fused, and by which rule, or why not."""
     lines = ["# --- why fuse"]
-    kinds = Kinds(module)
-    for name, func in module.functions.items():
-        if not isinstance(func, relax.Function):
-            continue
-        lines.append(f"{name}:")
-        if level <= 0:
-            lines.append("  left alone: level 0 fuses nothing")
-        elif is_primitive(func):
-            lines.append("  left alone: it has the attribute Primitive, so it is one kernel already")
-        elif "Codegen" in func.attrs:
-            lines.append(f"  left alone: it has the attribute Codegen, so it belongs to `{func.attrs['Codegen']}`")
-        else:
-            lines += [f"  {line}" for line in _of_function(func, kinds)] or ["  no edges"]
+    for name, found in decisions(module, level).items():
+        lines += [f"{name}:", *(f"  {subject}: {text}" if subject else f"  {text}" for subject, text in found)]
     return "\n".join(lines) + "\n"
 
 
-def _of_function(func: relax.Function, kinds: Kinds) -> Iterator[str]:
+def decisions(module: IRModule, level: int = 2) -> dict[str, list[tuple[str, str]]]:
+    """Return for each relax function its edges, `a = R.add (broadcast) -> b = R.exp (element-wise)`, each with what is
+    decided about it and why. One entry without an edge says why a function is left alone."""
+    kinds = Kinds(module)
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, func in module.functions.items():
+        if not isinstance(func, relax.Function):
+            continue
+        if level <= 0:
+            found[name] = [("", "left alone: level 0 fuses nothing")]
+        elif is_primitive(func):
+            found[name] = [("", "left alone: it has the attribute Primitive, so it is one kernel already")]
+        elif "Codegen" in func.attrs:
+            text = f"left alone: it has the attribute Codegen, so it belongs to `{func.attrs['Codegen']}`"
+            found[name] = [("", text)]
+        else:
+            found[name] = list(_of_function(func, kinds)) or [("", "no edges")]
+    return found
+
+
+def _of_function(func: relax.Function, kinds: Kinds) -> Iterator[tuple[str, str]]:
     bound_in: dict[relax.Var, tuple[relax.BindingBlock, relax.Binding]] = {}
     blocks: dict[relax.BindingBlock, _Block] = {}
     for binding, block in all_bindings(func.body):
@@ -143,14 +152,14 @@ class _Block:
 def _edge(
     producer: Any, source: relax.BindingBlock, user: Any, block: relax.BindingBlock,
     blocks: dict[relax.BindingBlock, _Block], kinds: Kinds,
-) -> str:  # fmt: skip
+) -> tuple[str, str]:  # fmt: skip
     ends = f"{_describe(producer, kinds.of_binding(producer))} -> {_describe(user, kinds.of_binding(user))}"
     for binding, home in ((producer, source), (user, block)):
         if not isinstance(home, relax.DataflowBlock):
-            return f"{ends}: not fused: `{binding.var.name}` is bound outside dataflow blocks"
+            return ends, f"not fused: `{binding.var.name}` is bound outside dataflow blocks"
     if source is not block:
-        return f"{ends}: not fused: `{producer.var.name}` and `{user.var.name}` are in different dataflow blocks"
-    return f"{ends}: {blocks[block].decision(producer.var, user.var)}"
+        return ends, f"not fused: `{producer.var.name}` and `{user.var.name}` are in different dataflow blocks"
+    return ends, blocks[block].decision(producer.var, user.var)
 
 
 def _describe(binding: Any, kind: FusionKind) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from mlcc.backends import BuildOptions
@@ -83,6 +83,11 @@ class CArtifact(Artifact):
     names: frozenset[str]
     prefix: str | None = None
     loadable: ClassVar[str] = C_SOURCE.name
+    _plans: tuple[HostFunction, ...] = field(default=(), repr=False)
+
+    @property
+    def plans(self) -> tuple[HostFunction, ...]:
+        return self._plans
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -180,7 +185,7 @@ def _make(module: IRModule, target: CTarget, options: BuildOptions) -> CArtifact
         {"kind": target.kind, "text": str(target), "triple": "", "arch": "any", "cpu": "", "features": []},
         {"sha256": fingerprint(parts, shared.constants), "pipeline": options.pipeline, "opt_level": options.opt_level},
     )  # fmt: skip
-    return CArtifact(parts, facts, shared.constants, frozenset(ctx.names), options.prefix)
+    return CArtifact(parts, facts, shared.constants, frozenset(ctx.names), options.prefix, tuple(plans))
 
 
 def _plan(name: str, func: relax.Function | tir.PrimFunc, shared: Shared) -> HostFunction:

@@ -22,6 +22,7 @@ from mlcc.targets.cuda.ptx import PtxModule
 from mlcc.targets.cuda.ptxas import KernelResources, PtxasError, assemble
 from mlcc.targets.launch import LaunchModule
 from mlcc.targets.plan.exports import c_identifier
+from mlcc.targets.plan.steps import HostFunction
 from mlcc.targets.source import LANGUAGES, emit_source
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class CudaArtifact(Artifact):
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of the artifact; see `docs/cuda.md`."""
         return self._facts(self._prefix(None))
+
+    @property
+    def plans(self) -> tuple[HostFunction, ...]:
+        return self.launch.planned
 
     @property
     def plan(self) -> dict[str, Any]:

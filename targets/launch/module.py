@@ -32,13 +32,14 @@ class LaunchModule:
 
     `facts` is the manifest without entries that depend on the kernels' code, such as its hash. `plan` is the launch
     plan; `constants` are in the order of their numbers in the plan, `kernels` in order of first use. `functions` are
-    the host functions and the kernels."""
+    the host functions and the kernels, `planned` the public functions as steps."""
 
     facts: dict[str, Any]
     plan: dict[str, Any]
     constants: list[TensorData]
     kernels: list[DeviceKernel]
     functions: Mapping[str, tir.PrimFunc]
+    planned: tuple[HostFunction, ...] = ()
 
     def source(self) -> str:
         """Return the functions as text, from which the kernels can be emulated."""
@@ -80,7 +81,7 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
     )  # fmt: skip
     facts["kernels"] = kernels
     used = {name: functions[name] for name in (*ctx.programs, *kernels)}
-    return LaunchModule(facts, plan, shared.constants, ctx.kernels(), used)
+    return LaunchModule(facts, plan, shared.constants, ctx.kernels(), used, tuple(planned))
 
 
 def _plan_function(name: str, func: relax.Function | tir.PrimFunc, shared: Planning[LaunchContext]) -> HostFunction:

@@ -35,6 +35,7 @@ from mlcc.targets.llvm.object.static_library import Member, defined_symbols, sta
 from mlcc.targets.llvm.object.units import Unit, UnitCompiler
 from mlcc.targets.plan.exports import c_identifier
 from mlcc.targets.plan.header import c_header
+from mlcc.targets.plan.steps import HostFunction
 
 KINDS = {kind.name: kind for kind in BACKEND.outputs}
 
@@ -52,6 +53,11 @@ class ObjectArtifact(Artifact):
     natives: Natives = Natives()
     loadable: ClassVar[str] = BACKEND.loadable.name
     _code: bytes = field(default=b"", repr=False)
+    _plans: tuple[HostFunction, ...] = field(default=(), repr=False)
+
+    @property
+    def plans(self) -> tuple[HostFunction, ...]:
+        return self._plans
 
     @property
     def manifest(self) -> dict[str, Any]:

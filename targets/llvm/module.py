@@ -100,7 +100,15 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
     if options.profile:
         facts |= {"profile": profile_facts(shared), "events": event_facts(ctx)}
     artifact = ObjectArtifact(
-        tuple(compiler.units), machine, asked.opt_level, facts, shared.constants, asked.prefix, natives, code
+        tuple(compiler.units),
+        machine,
+        asked.opt_level,
+        facts,
+        shared.constants,
+        asked.prefix,
+        natives,
+        code,
+        tuple(host_functions),
     )
     artifact.compile()
     text.functions.clear()  # breaks a reference cycle with the module text

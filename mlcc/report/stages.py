@@ -1,0 +1,128 @@
+"""The module before the first pass of a build and after each, and which kernel of one stage became which of another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.grammar.printer.printer import function_lines
+from mlcc.ir import relax, tir
+from mlcc.ir.module import Func, IRModule
+from mlcc.ir.versions import version_names
+from mlcc.passes.manage.manager import Observer, Pass, Pipeline
+from mlcc.passes.manage.stages import BLOCKS, stage_of
+from mlcc.relax.queries import all_bindings, tir_callee
+from mlcc.report.texts import Texts
+
+SOURCE = "source"  # the name of the stage before the first pass
+SCHEDULING = ("apply-tuned", "auto-schedule")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The module after a pass, and the seconds that the pass took."""
+
+    name: str
+    seconds: float
+    module: IRModule
+
+
+class Stages(Observer):
+    """Keep the module before the first pass, as the stage `source`, and after each pass."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.stages: list[Stage] = []
+        self._clock = clock
+        self._started = 0.0
+
+    def start(self, pipeline: Pipeline, module: IRModule) -> None:
+        self.stages = [Stage(SOURCE, 0.0, module)]
+
+    def before(self, at: int, current: Pass, module: IRModule) -> None:
+        self._started = self._clock()
+
+    def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        self.stages.append(Stage(current.name, self._clock() - self._started, module))
+
+    @property
+    def unscheduled(self) -> int:
+        """The index of the stage before schedules are applied; that before blocks are lowered if none are."""
+        first = next((at for at, stage in enumerate(self.stages) if stage.name in SCHEDULING), None)
+        return self.blocks if first is None else first - 1
+
+    @property
+    def blocks(self) -> int:
+        """The index of the last stage whose PrimFuncs have blocks."""
+        with_blocks = [at for at, stage in enumerate(self.stages) if stage_of(stage.module) == BLOCKS]
+        return with_blocks[-1] if with_blocks else 0
+
+    @property
+    def lowered(self) -> IRModule:
+        """The module from which code is generated."""
+        return self.stages[-1].module
+
+    def function_at(self, at: int, name: str) -> tuple[str, Func] | None:
+        """Return what the function `name` of the last stage was at the stage `at`: its name there, and the function.
+
+        A pass may replace a function by one of another name. Calls in the graph then tell which is which, since they
+        bind the same variable, as do the positions of versions for several CPUs. None for a function that was not
+        there.
+        """
+        for index in range(len(self.stages) - 2, at - 1, -1):
+            earlier, later = self.stages[index].module, self.stages[index + 1].module
+            if name not in earlier.functions:
+                previous = _renamed(later, earlier).get(name)
+                if previous is None:
+                    return None
+                name = previous
+        func = self.stages[at].module.functions.get(name)
+        return None if func is None else (name, func)
+
+    def as_data(self, texts: Texts) -> list[dict[str, Any]]:
+        """Return the stages with the texts of their functions."""
+        printed: dict[tuple[str, int], str] = {}  # functions that a pass leaves alone stay the same objects
+        return [
+            {
+                "pass": stage.name,
+                "seconds": stage.seconds,
+                "functions": {
+                    name: printed.setdefault((name, id(func)), "") or _print(printed, name, func, texts)
+                    for name, func in stage.module.functions.items()
+                },
+            }
+            for stage in self.stages
+        ]
+
+
+def _print(printed: dict[tuple[str, int], str], name: str, func: Func, texts: Texts) -> str:
+    printed[name, id(func)] = text = texts.add(function_text(name, func))
+    return text
+
+
+def function_text(name: str, func: Func) -> str:
+    """Return the text of a function as its module has it, without indentation."""
+    return "\n".join(function_lines(name, func)) + "\n"
+
+
+def _renamed(later: IRModule, earlier: IRModule) -> dict[str, str]:
+    """Return for PrimFuncs that only the later module has the names of those that they replace."""
+    before, after = _callees(earlier), _callees(later)
+    names = {name: before[call] for call, name in after.items() if name not in earlier.functions and call in before}
+    for name, old in tuple(names.items()):
+        versions = version_names(later[name]), version_names(earlier[old])
+        names.update(zip(*versions, strict=False))
+    return names
+
+
+def _callees(module: IRModule) -> dict[tuple[str, str], str]:
+    """Return the PrimFuncs that bindings call, by function and variable."""
+    return {
+        (name, binding.var.name): callee
+        for name, func in module.functions.items()
+        if isinstance(func, relax.Function)
+        for binding, _ in all_bindings(func.body)
+        if (callee := tir_callee(getattr(binding, "value", None))) is not None
+        and isinstance(module.functions.get(callee), tir.PrimFunc)
+    }
