@@ -46,7 +46,8 @@ class LazyFunction:
 class BuildOptions:
     """The options of a build besides the target; see `mlcc.build`. `pipeline` is the pipeline that has been run.
 
-    With `profile` the code counts the time of each kernel, for `mlcc bench --profile`.
+    With `profile` the code counts the time of each kernel, for `mlcc bench --profile`. With `debug_lines` it says for
+    its instructions which line of the source they come from: as `.loc` in assembly and PTX, as `#line` in C.
     """
 
     prefix: str | None = None
@@ -55,6 +56,7 @@ class BuildOptions:
     allow_extern: tuple[str, ...] = ()
     allow_native: bool = True
     profile: bool = False
+    debug_lines: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)

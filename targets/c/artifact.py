@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -83,6 +84,7 @@ class CArtifact(Artifact):
     names: frozenset[str]
     prefix: str | None = None
     loadable: ClassVar[str] = C_SOURCE.name
+    kernel_texts: Mapping[str, str] = field(default_factory=dict, repr=False)  # the kernels of `parts` one by one
     _plans: tuple[HostFunction, ...] = field(default=(), repr=False)
 
     @property
@@ -154,7 +156,7 @@ def make_artifact(module: IRModule, target: CTarget, options: BuildOptions) -> C
 
 def _make(module: IRModule, target: CTarget, options: BuildOptions) -> CArtifact:
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-    ctx = FileContext(functions, target.stack_bytes, frozenset(options.allow_extern))
+    ctx = FileContext(functions, target.stack_bytes, frozenset(options.allow_extern), debug_lines=options.debug_lines)
     shared = Shared(module, ctx)
     plans: list[HostFunction] = []
     host: list[str] = []
@@ -185,7 +187,15 @@ def _make(module: IRModule, target: CTarget, options: BuildOptions) -> CArtifact
         {"kind": target.kind, "text": str(target), "triple": "", "arch": "any", "cpu": "", "features": []},
         {"sha256": fingerprint(parts, shared.constants), "pipeline": options.pipeline, "opt_level": options.opt_level},
     )  # fmt: skip
-    return CArtifact(parts, facts, shared.constants, frozenset(ctx.names), options.prefix, tuple(plans))
+    return CArtifact(
+        parts,
+        facts,
+        shared.constants,
+        frozenset(ctx.names),
+        options.prefix,
+        dict(zip(ctx.kernels, ctx.texts, strict=True)),
+        tuple(plans),
+    )
 
 
 def _plan(name: str, func: relax.Function | tir.PrimFunc, shared: Shared) -> HostFunction:

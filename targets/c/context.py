@@ -58,6 +58,7 @@ class FileContext:
     names: set[str] = field(default_factory=set)  # of functions and constants in the file
     emitting: list[str] = field(default_factory=list)
     has_faults: bool = False
+    debug_lines: bool = False  # `#line` directives say which statement a line comes from
 
     def packed_slot(self, name: str) -> int:
         """Return the slot of a packed function, numbered from 0 in order of first use."""

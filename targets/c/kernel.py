@@ -180,7 +180,11 @@ class KernelWriter(Writer):
 
     def body(self, statements: tuple[tir.Stmt, ...]) -> None:
         """Print statements. What has no form in C is noted, and printing goes on to find more of it."""
+        outer = self.lines.place
         for stmt in statements:
+            if self.ctx.debug_lines and stmt.span is not None:
+                line, _ = stmt.span.source.line_col(stmt.span.start)
+                self.lines.locate(f"{line} {ex.string_literal(stmt.span.source.name)}")
             emit = _STATEMENTS.get(type(stmt))
             try:
                 if emit is None:
@@ -192,6 +196,8 @@ class KernelWriter(Writer):
                     self.define(stmt.var)
                 elif isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer)):
                     self.define(stmt.buffer.data)
+        if outer is not None:
+            self.lines.locate(outer)
 
     def to_variable(self, node: tir.Expr, hint: str) -> tir.Var:
         """Assign the value of a scalar expression to a new variable."""

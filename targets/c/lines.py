@@ -18,6 +18,7 @@ class Lines:
 
     def __init__(self, depth: int = 1) -> None:
         self._lines: list[tuple[str, str | None, str]] = []
+        self._places: list[tuple[int, str]] = []  # from which line on lines come from a place, as `#line` names it
         self._depth = depth
 
     def add(self, text: str, variable: str | None = None, otherwise: str = "") -> None:
@@ -27,6 +28,15 @@ class Lines:
         """
         indent = INDENT * self._depth
         self._lines.append((indent + text, variable, indent + otherwise if otherwise else ""))
+
+    def locate(self, place: str) -> None:
+        """Note that the following lines come from `place`, the operand of a `#line` directive: `12 "model.mlc"`."""
+        self._places.append((len(self._lines), place))
+
+    @property
+    def place(self) -> str | None:
+        """Where the following lines come from, if that is known."""
+        return self._places[-1][1] if self._places else None
 
     @contextmanager
     def block(self, head: str, tail: str = "}") -> Iterator[None]:
@@ -61,7 +71,20 @@ class Lines:
         lines = (
             text if variable is None or variable in used else otherwise for text, variable, otherwise in self._lines
         )
+        if self._places:
+            return self._with_places(list(lines)), used
         return [line for line in lines if line], used
+
+    def _with_places(self, lines: list[str]) -> list[str]:
+        """Return the needed lines, each that comes from a place behind the `#line` directive that says so."""
+        places = dict(self._places)  # the last one for a line holds
+        current: str | None = None
+        located: list[str] = []
+        for at, line in enumerate(lines):
+            current = places.get(at, current)
+            if line:
+                located += [line] if current is None else [f"#line {current}", line]
+        return located
 
 
 def wrapped(head: str, items: Sequence[str], tail: str) -> list[str]:

@@ -19,7 +19,7 @@ def compile_module(module: IRModule, target: CudaTarget, options: BuildOptions) 
     Arch.of(target.resolved().arch)  # fail early
     about = {"kind": target.kind, "text": str(target), "features": []}
     launch = plan_module(module, about, options.opt_level, options.pipeline)
-    code = emit_ptx(launch.kernels, target)
+    code = emit_ptx(launch.kernels, target, debug_lines=options.debug_lines)
     launch.facts["target"].update(code.requirements)
     for name, facts in code.kernels.items():
         launch.plan["kernels"][name]["symbol"] = facts.symbol  # the manifest shares this dictionary

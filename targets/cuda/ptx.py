@@ -47,13 +47,17 @@ class PtxModule:
 
 
 def emit_ptx(
-    kernels: Sequence[DeviceKernel], target: CudaTarget | str, *, opt_level: int = 3, optimised: bool = False
-) -> PtxModule:
-    """Compile kernels to one PTX module. Raises CompileError (E0730 to E0732)."""
+    kernels: Sequence[DeviceKernel], target: CudaTarget | str, *, opt_level: int = 3, optimised: bool = False,
+    debug_lines: bool = False,
+) -> PtxModule:  # fmt: skip
+    """Compile kernels to one PTX module; with `debug_lines` it has `.loc` directives for the spans of statements.
+
+    Raises CompileError (E0730 to E0732).
+    """
     target = CudaTarget.parse(target)
     arch = Arch.of(target.resolved().arch)
     check_llvm()
-    module = ModuleText(TRIPLE)
+    module = ModuleText(TRIPLE, debug_lines=debug_lines)
     options = EmitOptions(fast_math=target.fast_math)
     formulas = FAST if target.fast_math else EXACT_ENOUGH
     ctx = DeviceContext(module, features=arch.abilities, options=options, arch=arch, formulas=formulas)

@@ -50,7 +50,7 @@ def compile_module(module: IRModule, target: LlvmTarget, asked: BuildOptions) ->
 
 def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> ObjectArtifact:
     machine = Machine.of(target)
-    text = ModuleText(machine.triple)
+    text = ModuleText(machine.triple, debug_lines=asked.debug_lines)
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     options = EmitOptions(
         allow_extern=frozenset(asked.allow_extern), num_cores=target.max_threads, fast_math=target.fast_math,

@@ -129,9 +129,11 @@ class Emitter:
 
     def plain_body(self, statements: tuple[tir.Stmt, ...]) -> None:
         """Emit statements; dead code after a return or a jump is skipped."""
+        outer = self.fn.place
         for stmt in statements:
             if not self.fn.is_open:
-                return
+                break
+            self.fn.locate(stmt.span)
             emit = _STATEMENTS.get(type(stmt))
             try:
                 if emit is None:
@@ -139,6 +141,7 @@ class Emitter:
                 emit(self, stmt)
             except CompileError as exc:
                 self._record_problem(stmt, exc)
+        self.fn.locate(outer)
 
     def _record_problem(self, stmt: tir.Stmt, problem: CompileError) -> None:
         """Record the diagnostics of a statement and continue, to find further ones; the kernel is rejected at the

@@ -19,6 +19,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from mlcc.errors import Span
+from mlcc.targets.llvm.codegen.debug_lines import DebugLines
+
 _USED = re.compile(r'@"[^"]*"|@[-a-zA-Z$._0-9]+')
 _METADATA = re.compile(r"![0-9]+")
 _PLAIN_NAME = re.compile(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*\Z")
@@ -76,9 +79,13 @@ def vector(type: str, lanes: int) -> str:
 class ModuleText:
     """The parts of a module, each kept in the order in which it was first asked for."""
 
-    def __init__(self, triple: str = "", data_layout: str = "", *, names: bool = True) -> None:
-        """`names`: local values are called after what they are; else equal code is equal text."""
+    def __init__(
+        self, triple: str = "", data_layout: str = "", *, names: bool = True, debug_lines: bool = False
+    ) -> None:
+        """`names`: local values are called after what they are; else equal code is equal text. With `debug_lines` the
+        instructions of functions have the places that `FunctionText.locate` says."""
         self.names = names
+        self.debug = DebugLines(self._node, lambda text: quoted(text.encode())) if debug_lines else None
         self.triple = triple
         self.data_layout = data_layout
         self.functions: list[FunctionText] = []
@@ -203,18 +210,30 @@ class ModuleText:
 
     def _nodes(self, used: Iterable[str]) -> list[str]:
         """The metadata nodes of these names, and those that they mention."""
+        named = self.debug.module_nodes(self._closure(used)) if self.debug is not None else []
+        numbers = self._closure([*used, *(name for line in named for name in _METADATA.findall(line))])
+        return [*named, *(self._metadata[int(name[1:])] for name in numbers)]
+
+    def _closure(self, used: Iterable[str]) -> list[str]:
+        """The names of metadata nodes and of those that they mention, in order."""
         needed, waiting = set(), [int(name[1:]) for name in used]
         while waiting:
             number = waiting.pop()
             if number not in needed:
                 needed.add(number)
                 waiting += [int(name[1:]) for name in _METADATA.findall(self._metadata[number])]
-        return [self._metadata[number] for number in sorted(needed)]
+        return [f"!{number}" for number in sorted(needed)]
 
     def metadata(self, content: str, *, distinct: bool = False) -> str:
         """A new metadata node `!{content}`; with `distinct`, `!self` in the content is the node itself."""
         name = f"!{len(self._metadata)}"
         self._metadata.append(f"{name} = {'distinct ' if distinct else ''}!{{{content.replace('!self', name)}}}")
+        return name
+
+    def _node(self, content: str) -> str:
+        """A new metadata node of any kind, `distinct` or not."""
+        name = f"!{len(self._metadata)}"
+        self._metadata.append(f"{name} = {content}")
         return name
 
     def text(self) -> str:
@@ -229,6 +248,7 @@ class ModuleText:
         parts.extend(text for symbol, text in self._declarations.items() if symbol not in defined)
         parts.extend(self._helpers.values())
         parts.extend(f.text() for f in self.functions)
+        parts.extend([] if self.debug is None else self.debug.module_nodes())
         parts.extend(self._metadata)
         return "\n".join(parts) + "\n"
 
@@ -280,6 +300,7 @@ class FunctionText:
         self._lines: list[str] = []
         self._entry: list[str] = []
         self._tail: list[str] = []
+        self._places: list[tuple[int, Span]] = []  # from which line on instructions come from a place
         self._count = 0
         self._open = True
         # in kernels of GPUs values that live longer were seen to make ptxas spill registers
@@ -416,6 +437,36 @@ class FunctionText:
         self._tail.extend(f"  {line}" for line in lines)
         return label
 
+    # ------------------------------------------------------------ debug locations
+
+    def locate(self, span: Span | None) -> None:
+        """Note where in the source the following instructions come from, if the module has debug locations."""
+        if span is not None and self.module.debug is not None and (not self._places or self._places[-1][1] != span):
+            self._places.append((len(self._lines), span))
+
+    @property
+    def place(self) -> Span | None:
+        """Where the following instructions come from, if that is known."""
+        return self._places[-1][1] if self._places else None
+
+    def _located(self, debug: DebugLines) -> tuple[str, list[str], list[str]]:
+        """Return the node of the function, and the lines and the tail with the locations of their instructions.
+
+        Instructions before the first place have that one, since calls need a location."""
+        first = self._places[0][1]
+        function = debug.function(self.symbol, first)
+        places = iter([*self._places[1:], (len(self._lines), first)])
+        until, following = next(places)
+        node = debug.location(function, first)
+        lines = []
+        for at, line in enumerate(self._lines):
+            while at >= until:
+                node = debug.location(function, following)
+                until, following = next(places)
+            lines.append(_with_location(line, node))
+        start = debug.location(function, first)
+        return function, lines, [_with_location(line, start) for line in self._tail]
+
     # ------------------------------------------------------------ instructions
 
     def binary(self, op: str, lhs: Value, rhs: Value) -> Value:
@@ -537,8 +588,17 @@ class FunctionText:
         linkage = self._linkage if linkage is None else linkage
         linkage = f"{linkage} " if linkage else ""
         attrs = f" {self._attrs}" if self._attrs else ""
+        lines, tail = self._lines, self._tail
+        if self.module.debug is not None and self._places:
+            function, lines, tail = self._located(self.module.debug)
+            attrs = f"{attrs} !dbg {function}"
         head = f"define {linkage}{self.ret_type} {global_name(self.symbol)}({self._signature}){attrs} {{"
-        return "\n".join([head, "entry:", *self._entry, *self._lines, *self._tail, "}"])
+        return "\n".join([head, "entry:", *self._entry, *lines, *tail, "}"])
+
+
+def _with_location(line: str, node: str) -> str:
+    """An instruction with its debug location; a label stays as it is."""
+    return f"{line}, !dbg {node}" if line.startswith(" ") else line
 
 
 def _condition_type(type: str) -> str:
