@@ -62,14 +62,19 @@ def code_size(data: elf.Data, version_cpus: Sequence[str] = ()) -> CodeSize:
     kernels: dict[str, int] = {}
     suffixes = ["_" + re.sub(r"\W", "_", cpu) for cpu in version_cpus]
     for name, size in _functions(data, table, sections[table.link]):
-        match = _KERNEL.fullmatch(name) or _NATIVE.fullmatch(name)
-        if match is not None:
-            kernel = match[1].removesuffix(_LEAST)
+        kernel = kernel_of(name)
+        if kernel is not None:
             suffix = next((s for s in suffixes if kernel.endswith(s)), "")
             kernel = kernel.removesuffix(suffix)
             kernels[kernel] = kernels.get(kernel, 0) + size
     imports = tuple(sorted(_imports(data, table, sections[table.link])))
     return CodeSize(code, kernels, read_only, data_bytes, zeros, imports)
+
+
+def kernel_of(symbol: str) -> str | None:
+    """Return the kernel that the function of a symbol belongs to, by itself or as a parallel part; None for others."""
+    match = _KERNEL.fullmatch(symbol) or _NATIVE.fullmatch(symbol)
+    return None if match is None else match[1].removesuffix(_LEAST)
 
 
 def _imports(data: elf.Data, table: elf.Section, names: elf.Section) -> Iterator[str]:

@@ -15,12 +15,14 @@ from mlcc.machine.target import Target
 from mlcc.passes.graph.normalize import Normalize
 from mlcc.passes.manage.levels import level_of
 from mlcc.passes.manage.manager import Observer, PassContext
+from mlcc.report.assembly import Listing, c_listing, kernel_listings, ptx_listings
 from mlcc.report.decisions import FusionDecisions, memory_decisions, schedule_decisions
 from mlcc.report.graphs import GraphBuilder
-from mlcc.report.kernels import kernel_data
+from mlcc.report.kernels import add_assembly, kernel_data
+from mlcc.report.loops import LoweredText
 from mlcc.report.memory import memory_plan
 from mlcc.report.sizes import object_sizes, text_sizes
-from mlcc.report.stages import SOURCE, Stages, function_text
+from mlcc.report.stages import SOURCE, Stages
 from mlcc.report.texts import Texts
 from mlcc.targets.artifact import Artifact
 
@@ -57,13 +59,14 @@ def collect(request: Request) -> dict[str, Any]:
     builder = GraphBuilder()
     first = builder.graphs(Normalize().run(request.module, PassContext(target)), SOURCE)
     final = builder.graphs(stages.stages[stages.blocks].module, "fused")
-    loops = {name: function_text(name, func) for name, func in stages.lowered.functions.items()}
-    kernels = kernel_data(stages, target, texts, first, loops, request.sizes)
+    lowered = LoweredText(stages.lowered)
+    kernels = kernel_data(stages, target, texts, first, lowered, request.sizes)
     manifest = artifact.manifest
     sizes, code = _sizes(artifact, manifest)
+    listings = _listings(lowered, request, target)
     for kernel in kernels:
         kernel["code_bytes"] = code.get(kernel["name"])
-        kernel |= {"assembly": None, "lines": kernel["lines"], "line_table": []}
+        add_assembly(kernel, lowered, listings, texts)
     memory = [memory_plan(plan, [p["name"] for p in manifest["packed"]], request.sizes) for plan in artifact.plans]
     return {
         "format": FORMAT,
@@ -93,6 +96,22 @@ def source_of(module: IRModule) -> Source | None:
             if span is not None:
                 return span.source
     return None
+
+
+def _listings(lowered: LoweredText, request: Request, target: Target) -> dict[str, Listing]:
+    """Return the code of each function that has some, with the lines of the lowered text that it comes from."""
+    artifact: Any = build(
+        lowered.reread, target, request.opt_level, "", allow_extern=request.allow_extern,
+        allow_native=request.allow_native, debug_lines=True,
+    )  # fmt: skip
+    match target.kind:
+        case "llvm":
+            return kernel_listings(artifact.emit("asm").decode())
+        case "cuda":
+            return ptx_listings(artifact.code.text, {n: f.symbol for n, f in artifact.code.kernels.items()})
+        case "c":
+            return {name: c_listing(text) for name, text in artifact.kernel_texts.items()}
+    return {}
 
 
 def _sizes(artifact: Artifact, manifest: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:

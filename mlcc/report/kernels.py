@@ -15,20 +15,22 @@ from mlcc.machine.target import Target
 from mlcc.passes.auto_schedule.apply_rules import RuleOutcome, schedule_module
 from mlcc.passes.lowering.versions import function_facts
 from mlcc.relax.queries import all_bindings, tir_callee
+from mlcc.report.assembly import Listing
 from mlcc.report.graphs import Graph, GraphNode, line_of
+from mlcc.report.loops import LoweredText
 from mlcc.report.stages import Stages, function_text
 from mlcc.report.texts import Texts
 from mlcc.tune.roofline import operations, traffic
 
 
 def kernel_data(
-    stages: Stages, target: Target, texts: Texts, graphs: Sequence[Graph], loops: Mapping[str, str],
+    stages: Stages, target: Target, texts: Texts, graphs: Sequence[Graph], lowered: LoweredText,
     sizes: Mapping[str, int],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return what is known of each kernel before it runs, in the order of the module.
 
-    `graphs` are those of the source; their nodes get the names of kernels. `loops` has the texts of the lowered
-    functions, `sizes` the values of symbols by name, with which work is counted.
+    `graphs` are those of the source; their nodes get the names of kernels. `sizes` are the values of symbols
+    by name, with which work is counted.
     """
     calls = _calls(stages.lowered)
     outcomes = schedule_outcomes(stages, target)
@@ -59,7 +61,7 @@ def kernel_data(
             "why": "" if outcome is None else outcome.why,
             "choices": [] if outcome is None else list(outcome.choices),
             "refused": [] if outcome is None else [list(pair) for pair in outcome.passed],
-            "loops": texts.add(loops[name]) if name in loops else None,
+            "loops": texts.add(lowered.of_kernel(name).text),
             "flops": None if work is None else work[0],
             "bytes": None if work is None else work[1],
         })  # fmt: skip
@@ -104,6 +106,25 @@ def count_work(func: Any, sizes: Mapping[str, int]) -> tuple[int, int] | None:
         return None
     count = operations(func, values)
     return None if count is None else (count, traffic(func, values))
+
+
+def add_assembly(
+    kernel: dict[str, Any], lowered: LoweredText, listings: Mapping[str, Listing], texts: Texts
+) -> None:  # fmt: skip
+    """Add the code of a kernel, and the lines of its loops and of the source that the lines of the code come from."""
+    loops = lowered.of_kernel(kernel["name"])
+    code = Listing()
+    for member in lowered.members(kernel["name"]):
+        if member in listings and (member == kernel["name"] or lowered.reread[member].is_private):
+            code.extend(listings[member])
+    callers = kernel["lines"][0] if len(kernel["lines"]) == 1 else None
+    table = []
+    for number, place in enumerate(code.places, 1):
+        line = loops.lines.get(place) if place is not None else None
+        if line is not None:
+            table.append([number, line, loops.sources.get(line, callers)])
+    kernel["assembly"] = texts.add(code.text) if code.lines else None
+    kernel["line_table"] = table
 
 
 def _script(outcome: RuleOutcome, texts: Texts) -> str | None:
