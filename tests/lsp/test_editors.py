@@ -16,13 +16,14 @@ import pytest
 pytest.importorskip("pygments")
 from pygments.token import Comment, Keyword, Operator, String  # noqa: E402
 
+from mlcc.grammar import token_rules  # noqa: E402
 from mlcc.lsp import highlight  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 EDITORS = ROOT / "editors"
 VSCODE = EDITORS / "vscode"
 GRAMMAR = json.loads((VSCODE / "syntaxes" / "mlc.tmLanguage.json").read_text())
-WORDS = {*highlight.KEYWORDS, *highlight.WORD_OPERATORS, *highlight.IMPORTS, *highlight.CONSTANTS}
+WORDS = {*token_rules.KEYWORDS, *token_rules.WORD_OPERATORS, *token_rules.IMPORTS, *token_rules.CONSTANTS}
 TEXTS = [p for p in sorted((ROOT / "samples").rglob("*.mlc")) if p.stat().st_size < 20_000]
 SAMPLE = '''\
 # PASSES: fuse

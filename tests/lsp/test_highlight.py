@@ -11,6 +11,7 @@ import pytest
 pygments = pytest.importorskip("pygments")
 from pygments.token import Comment, Error, Keyword, Name, Number, Operator, String  # noqa: E402
 
+from mlcc.grammar import token_rules  # noqa: E402
 from mlcc.lsp import highlight  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +31,7 @@ def kinds(text: str, lexer: type = highlight.MlcLexer) -> dict[str, object]:
 
 
 def test_keywords_are_those_of_the_grammar() -> None:
-    known = {*highlight.KEYWORDS, *highlight.WORD_OPERATORS, *highlight.IMPORTS, *highlight.CONSTANTS}
+    known = {*token_rules.KEYWORDS, *token_rules.WORD_OPERATORS, *token_rules.IMPORTS, *token_rules.CONSTANTS}
     assert known == grammar_keywords()
     for word in known:
         assert kinds(word)[word] in (Keyword, Keyword.Namespace, Keyword.Constant, Operator.Word), word

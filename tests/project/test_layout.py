@@ -28,7 +28,7 @@ STOREYS = """
     mlcc.random_inputs
     mlcc.arith mlcc.machine
     mlcc.cache
-    mlcc.grammar.constants
+    mlcc.grammar.constants mlcc.grammar.token_rules
     mlcc.grammar.printer
     mlcc.te
     mlcc.ops
