@@ -22,6 +22,7 @@ _CHARACTER = 6.7  # pixels, of the font in assets/graph.css
 _LINE = 15.0
 _PADDING = 9.0
 _LONGEST_LINE = 34  # characters
+_MOST_INPUTS = 6  # boxes of inputs that are drawn in any case
 _LONGEST_EDGE = 48  # layers; a value that is used farther away is drawn once more beside its user
 
 
@@ -29,14 +30,14 @@ _LONGEST_EDGE = 48  # layers; a value that is used farther away is drawn once mo
 class Box:
     """A box of the picture: one node of the graph, a group of them, or a reference to one far above.
 
-    `kind`: that of the node, "group" or "reference". `nodes`: the ids of all that it stands for. `constants`: ids of
-    the constants among the operands, which have no boxes.
+    `kind`: that of the node, "group" or "reference". `nodes`: the ids of all that it stands for. `parameters`: ids of
+    the operands that have no boxes: constants, and weights that are inputs.
     """
 
     kind: str
     lines: tuple[str, ...]
     nodes: tuple[int, ...]
-    constants: tuple[int, ...] = ()
+    parameters: tuple[int, ...] = ()
 
     @property
     def size(self) -> tuple[float, float]:
@@ -104,24 +105,46 @@ def picture(graph: Mapping[str, Any], depth: int | None = None) -> Picture:
     """Return what is drawn of a graph: see `svg`."""
     nodes = {node["id"]: node for node in graph["nodes"]}
     edges = [(a, b) for a, b in graph["edges"] if a in nodes and b in nodes and a != b]
-    constants: dict[int, list[int]] = defaultdict(list)
-    used = {source for source, _ in edges}
+    hidden = _parameters(nodes, edges)
+    shown = [n for n in _topological(list(nodes), edges) if n not in hidden]
+    parameters: dict[int, list[int]] = defaultdict(list)
     for source, user in edges:
-        if nodes[source]["kind"] == "constant":
-            constants[user].append(source)
-    shown = [n for n in _topological(list(nodes), edges) if nodes[n]["kind"] != "constant" or n not in used]
+        if source in hidden:
+            parameters[user].append(source)
     boxes: list[Box] = []
     index: dict[int, int] = {}
     for group in _groups([nodes[n] for n in shown], depth):
         ids = [node["id"] for node in group]
         index |= dict.fromkeys(ids, len(boxes))
         box = _node_box(group[0]) if len(group) == 1 else _group_box(group, depth or 0)
-        boxes.append(replace(box, constants=tuple(sorted({c for n in ids for c in constants[n]}))))
+        own = sorted({p for n in ids for p in parameters[n]})
+        if own and box.kind == "call":
+            names = ", ".join(str(nodes[p]["name"]) for p in own[:3]) + (", …" if len(own) > 3 else "")
+            box = replace(box, lines=(*box.lines, _shortened(f"with {names}")))
+        boxes.append(replace(box, parameters=tuple(own)))
     links: dict[tuple[int, int], str] = {}
     for source, user in edges:
         if source in index and user in index and index[source] < index[user]:
             links.setdefault((index[source], index[user]), str(nodes[source].get("shape") or ""))
     return _without_long_edges(boxes, [(a, b, shape) for (a, b), shape in sorted(links.items())])
+
+
+def _parameters(nodes: Mapping[int, Mapping[str, Any]], edges: list[tuple[int, int]]) -> set[int]:
+    """The nodes that are named in the boxes of their users: constants, and inputs that look like weights.
+
+    An input looks like a weight if it has one user, which has an operand that is computed. Few inputs are all drawn.
+    """
+    operands: dict[int, list[int]] = defaultdict(list)
+    users: dict[int, list[int]] = defaultdict(list)
+    for source, user in edges:
+        operands[user].append(source)
+        users[source].append(user)
+    constants = {n for n in nodes if nodes[n]["kind"] == "constant" and users[n]}
+    inputs = [n for n in nodes if nodes[n]["kind"] == "input"]
+    if len(inputs) <= _MOST_INPUTS:
+        return constants
+    computed = {n for n in nodes if operands[n]}
+    return constants | {n for n in inputs if len(users[n]) == 1 and computed & set(operands[users[n][0]])}
 
 
 def _topological(nodes: list[int], edges: list[tuple[int, int]]) -> list[int]:
@@ -216,8 +239,8 @@ def _box(box: Box, center: tuple[float, float]) -> Iterator[str]:
     width, height = box.size
     x, y = center[0] - width / 2, center[1] - height / 2
     ids = " ".join(map(str, box.nodes))
-    constants = f' data-constants="{" ".join(map(str, box.constants))}"' if box.constants else ""
-    yield f'<g class="box {box.kind}" data-nodes="{ids}"{constants} transform="translate({_number(x)} {_number(y)})">'
+    parameters = f' data-parameters="{" ".join(map(str, box.parameters))}"' if box.parameters else ""
+    yield f'<g class="box {box.kind}" data-nodes="{ids}"{parameters} transform="translate({_number(x)} {_number(y)})">'
     radius = 5 if box.kind in ("call", "group") else height / 2
     yield f'<rect width="{_number(width)}" height="{_number(height)}" rx="{_number(radius)}"/>'
     for k, line in enumerate(box.lines):

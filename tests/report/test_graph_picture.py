@@ -80,8 +80,22 @@ def test_a_picture_is_xml_whatever_names_are() -> None:
 
 def test_constants_have_no_boxes_but_are_known() -> None:
     drawn = picture(made.report()["graphs"][0])
-    assert [box.constants for box in drawn.boxes if box.nodes == (2,)] == [(1,)]
+    [user] = [box for box in drawn.boxes if box.nodes == (2,)]
+    assert user.parameters == (1,)
+    assert user.lines[-1] == "with w_net"
     assert all(1 not in box.nodes for box in drawn.boxes)
+
+
+def test_weights_among_many_inputs_are_named_by_their_users() -> None:
+    graph = made.chain(8)
+    for k in range(1, 9):
+        graph["nodes"].append(made.node(20 + k, f"w{k}", "input"))
+        graph["edges"].append([20 + k, k])
+    drawn = picture(graph)
+    assert len(drawn.boxes) == 11  # that of the first operator, which has inputs alone, is drawn
+    assert [box.parameters for box in drawn.boxes if box.nodes == (3,)] == [(23,)]
+    few = {**graph, "nodes": graph["nodes"][:-4]}
+    assert sum(box.kind == "input" for box in picture(few).boxes) == 5
 
 
 def test_operators_of_a_module_are_one_box() -> None:

@@ -201,6 +201,20 @@ def test_text_stands_out(shown: Shown, page: Page, scheme: str) -> None:
 
 
 @needs_chromium
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("colour", ["time", "bytes", "kernel", "module"])
+def test_text_stands_out_on_every_colour(shown: Shown, page: Page, colour: str, scheme: str) -> None:
+    page.prefer(scheme)
+    shown(made.report(), "#graph")
+    page.evaluate(
+        "{ const choice = document.querySelector('[aria-label=colour]'); "
+        f"choice.value = '{colour}'; choice.dispatchEvent(new Event('change')); }}"
+    )
+    assert page.evaluate("[...document.querySelectorAll('.box.call rect')].some((rect) => rect.style.fill)")
+    assert page.evaluate((HERE / "contrast.js").read_text()) == []
+
+
+@needs_chromium
 def test_a_phone(shown: Shown, page: Page) -> None:
     page.size(390, 844, phone=True)
     shown(made.comparison())

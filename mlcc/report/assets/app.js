@@ -17,6 +17,7 @@ function start(data) {
   const app = document.getElementById("app");
   const about = element("div", { class: "about" });
   const panel = element("div", { role: "tabpanel", id: "panel", tabindex: 0 });
+  let sides = null;
   const buttons = tabs.map(([name, title]) => element("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "panel", click: () => go(name) }, title));
   const list = element("div", { role: "tablist", "aria-label": "parts of the report", keydown: (event) => {
     const at = buttons.indexOf(document.activeElement);
@@ -54,10 +55,13 @@ function start(data) {
     panel.setAttribute("aria-labelledby", `tab-${tab}`);
     panel.replaceChildren(...tabs.find(([name]) => name === tab)[2](view, argument).filter(Boolean));
   }
-  function head() {
+  function head() { // what is shown, compiled how
     const { report } = view;
     const line = [report.target, report.level === null || report.level === undefined ? null : `-O${report.level}`, report.profile?.seconds ? `${formatSeconds(report.profile.seconds)} a run` : null, `mlcc ${report.mlcc ?? data.mlcc ?? ""}`].filter(Boolean).join(" · ");
-    about.replaceChildren(element("h1", {}, report.title), element("p", {}, line));
+    const both = two && place().tab === "difference";
+    const title = both ? `${data.a.title} and ${data.b.title}` : report.title;
+    about.replaceChildren(element("h1", {}, title), element("p", {}, both ? `mlcc ${report.mlcc}` : line));
+    if (sides) sides.hidden = both;
   }
 
   // Search over nodes, kernels, passes, decisions and the source.
@@ -105,7 +109,7 @@ function start(data) {
 
   const dark = () => (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
   const theme = element("button", { type: "button", "aria-label": "switch between light and dark", click: () => { document.documentElement.dataset.theme = dark() ? "light" : "dark"; } }, "◐");
-  const sides = two ? choice("which report", [["a", `A: ${data.a.title}`], ["b", `B: ${data.b.title}`]], place().side, (side) => go(place().tab === "difference" ? "graph" : place().tab, null, side)) : null;
+  sides = two ? choice("which report", [["a", `A: ${data.a.title}`], ["b", `B: ${data.b.title}`]], place().side, (side) => go(place().tab === "difference" ? "graph" : place().tab, null, side)) : null;
   app.replaceChildren(element("header", {}, about, sides, element("div", { class: "search" }, search, results), theme), list, element("main", {}, panel));
   addEventListener("hashchange", () => { if (sides) sides.value = place().side; show(); });
   show();

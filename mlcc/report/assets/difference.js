@@ -14,19 +14,19 @@ function differenceTab(view, argument) {
     element("tbody", {}, totals.map(([name, cells]) => element("tr", {}, element("th", { scope: "row" }, name), cells.map((text) => element("td", { class: "number" }, text))))));
   const key = (row) => `${row.name}`;
   const columns = [
-    { title: "Kernel", value: (row) => row.name }, { title: "In B", value: (row) => (row.other === row.name ? "" : row.other) }, { title: "Change", value: (row) => row.change }, { title: "What changed", value: (row) => (row.what ?? []).join(", ") },
+    { title: "Kernel", value: (row) => row.name }, { title: "In B", value: (row) => (row.other === row.name ? "" : row.other) }, { title: "Change", value: (row) => row.change }, { title: "What changed", value: (row) => (row.what ?? []).join(", "), wrap: true },
     { title: "Time A", value: (row) => row.seconds?.[0], show: (row) => formatSeconds(row.seconds?.[0]), number: true }, { title: "Time B", value: (row) => row.seconds?.[1], show: (row) => formatSeconds(row.seconds?.[1]), number: true },
     { title: "Gained or lost", value: (row) => (row.seconds?.[0] && row.seconds?.[1] ? row.seconds[1] - row.seconds[0] : null), show: (row) => gained(row.seconds?.[0], row.seconds?.[1]), number: true },
     { title: "Code A", value: (row) => row.code_bytes?.[0], show: (row) => formatBytes(row.code_bytes?.[0]), number: true }, { title: "Code B", value: (row) => row.code_bytes?.[1], show: (row) => formatBytes(row.code_bytes?.[1]), number: true },
   ];
-  const parts = [element("h2", {}, "In all"), element("div", { class: "scroll" }, table), element("h2", {}, "Kernels"),
+  const parts = [element("h2", {}, "Total"), element("div", { class: "scroll" }, table), element("h2", {}, "Kernels"),
     diff.kernels.length ? sortable("kernels that differ", columns, diff.kernels, { open: (row) => view.go("difference", key(row)), key }) : element("p", {}, "There are no kernels.")];
   const chosen = diff.kernels.find((row) => key(row) === argument);
   if (chosen) parts.push(kernelDifference(view, chosen));
   parts.push(...graphDifference(view));
   if (diff.manifest?.length) {
     const show = (value) => (value === null || typeof value !== "object" ? String(value) : JSON.stringify(value));
-    parts.push(element("h2", {}, "Manifest"), sortable("manifest entries that differ", [{ title: "Entry", value: ({ path }) => path }, { title: "A", value: ({ left }) => show(left) }, { title: "B", value: ({ right }) => show(right) }], diff.manifest));
+    parts.push(element("h2", {}, "Manifest"), sortable("manifest entries that differ", [{ title: "Entry", value: ({ path }) => path }, { title: "A", value: ({ left }) => show(left), wrap: true }, { title: "B", value: ({ right }) => show(right), wrap: true }], diff.manifest));
   }
   return parts;
 }
@@ -45,7 +45,7 @@ function kernelDifference(view, row) {
   const first = (texts.find(([name]) => text(a, left, name) !== text(b, right, name)) ?? texts[0])?.[0];
   if (!first) return element("p", {}, "Neither report has texts of this kernel.");
   show(first);
-  return element("section", { "aria-label": row.name }, element("h3", {}, `${row.name} in A and B`), element("div", { class: "row" }, choice("text of the kernel", texts.map(([name, title]) => [name, title]), first, show)), holder);
+  return element("section", { "aria-label": row.name }, element("h3", {}, `${row.name} in A and B`), element("div", { class: "row tools" }, choice("text of the kernel", texts.map(([name, title]) => [name, title]), first, show)), holder);
 }
 
 function graphDifference(view) {
@@ -68,5 +68,5 @@ function graphDifference(view) {
   });
   if (!sides[0] && !sides[1]) return [];
   const count = (name) => (known[name] ?? []).length;
-  return [element("h2", {}, "Graphs"), element("p", {}, `${count("same")} nodes are the same, ${count("changed")} changed, ${count("removed")} only in A, ${count("added")} only in B.`), element("div", { class: "split" }, sides)];
+  return [element("h2", {}, "Graphs"), element("p", {}, `Nodes: ${count("same")} the same, ${count("changed")} changed, ${count("removed")} only in A, ${count("added")} only in B.`), element("div", { class: "split" }, sides)];
 }

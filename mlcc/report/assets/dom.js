@@ -87,7 +87,7 @@ export function sortable(label, columns, rows, { open = null, sorted = null, des
       columns.map((column, index) => {
         const content = column.show ? column.show(row) : column.value(row);
         const cell = open && index === 0 ? element("button", { type: "button", class: "link" }, content) : content;
-        return element("td", { class: column.number ? "number" : null }, cell);
+        return element("td", { class: column.number ? "number" : column.wrap ? null : "nowrap" }, cell);
       }))));
   }
   refresh();

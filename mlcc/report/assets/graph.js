@@ -25,8 +25,10 @@ function panned(svg, label) {
   function settle() { // the whole width at a legible size, from the top
     const rect = canvas.getBoundingClientRect();
     if (!rect.width) return;
-    const factor = Math.min(Math.max(width / rect.width, 0.8), 1.4);
-    frame = { w: factor * rect.width, h: factor * rect.height, x: width / 2 - factor * rect.width / 2, y: 0 };
+    const factor = Math.min(Math.max(width / rect.width, 0.8), 1.4), w = factor * rect.width;
+    const first = width > w ? svg.querySelector(".box") : null;
+    const middle = first ? Number(first.getAttribute("transform").match(/-?[\d.]+/)[0]) + first.getBBox().width / 2 : width / 2;
+    frame = { w, h: factor * rect.height, x: middle - w / 2, y: 0 };
     if (frame.h > height) frame.y = (height - frame.h) / 2;
     show();
   }
@@ -80,7 +82,7 @@ function boxesByNode(svg) {
   const boxes = new Map();
   for (const box of svg.querySelectorAll(".box:not(.reference)")) {
     for (const id of box.dataset.nodes.split(" ")) boxes.set(Number(id), box);
-    for (const id of (box.dataset.constants ?? "").split(" ").filter(Boolean)) if (!boxes.has(Number(id))) boxes.set(Number(id), box);
+    for (const id of (box.dataset.parameters ?? "").split(" ").filter(Boolean)) if (!boxes.has(Number(id))) boxes.set(Number(id), box);
   }
   return boxes;
 }
@@ -102,8 +104,24 @@ const COST = {
   bytes: { title: "bytes of the result", of: (report, node) => node.bytes, format: formatBytes },
 };
 
+const FAMILY = { kernel: (node) => node.kernel, module: (node) => node.path.split(".").slice(0, 2).join(".") };
+
+// A colour that a name always has, pale enough for text.
+function colourOf(name) {
+  const hue = [...name].reduce((hash, letter) => (hash * 31 + letter.codePointAt(0)) % 3600, 7) / 10;
+  return `light-dark(oklch(0.91 0.07 ${hue}), oklch(0.33 0.07 ${hue}))`;
+}
+
 function colour(report, graph, svg, by) {
   for (const rect of svg.querySelectorAll(".box rect")) rect.style.fill = "";
+  if (FAMILY[by]) {
+    const nodes = new Map(graph.nodes.map((node) => [node.id, node]));
+    for (const box of svg.querySelectorAll(".box.call, .box.group")) {
+      const name = FAMILY[by](nodes.get(Number(box.dataset.nodes.split(" ")[0])));
+      box.querySelector("rect").style.fill = name ? colourOf(name) : "var(--panel)";
+    }
+    return element("span", { class: "legend" }, `one colour for each ${by}`);
+  }
   if (!COST[by]) return null;
   const nodes = new Map(graph.nodes.map((node) => [node.id, node]));
   const costs = new Map();
@@ -155,7 +173,7 @@ function graphTab(view, argument) {
     tools.replaceChildren(
       report.graphs.length > 1 ? choice("graph", report.graphs.map((one, k) => [k, graphTitle(one)]), state.graph, (value) => { state.graph = Number(value); state.detail = null; draw(null); }) : element("span", {}, graphTitle(graph)),
       drawings.length > 1 ? choice("detail", drawings.map((one) => [one.depth, one.depth === 0 ? `every operator (${one.boxes})` : `modules, ${one.depth} deep (${one.boxes})`]), drawings[detail].depth, (value) => { state.detail = Number(value); draw(null); }) : "",
-      element("label", {}, "Colour: ", choice("colour", [["kind", "kind"], ["time", "time"], ["bytes", "bytes"]], state.colour, (value) => { state.colour = value; recolour(); })),
+      element("label", {}, "Colour: ", choice("colour", [["kind", "kind"], ["time", "time"], ["bytes", "bytes"], ["kernel", "kernel"], ["module", "module"]], state.colour, (value) => { state.colour = value; recolour(); })),
       element("button", { type: "button", "aria-label": "zoom in", click: () => pan.zoom(0.8) }, "+"),
       element("button", { type: "button", "aria-label": "zoom out", click: () => pan.zoom(1.25) }, "−"),
       element("button", { type: "button", click: pan.fit }, "Whole graph"),

@@ -101,7 +101,7 @@ function linkedTexts(view, kernel) {
     const at = column[text.name];
     const linked = at === undefined ? null : new Set(links.map((row) => row[at]).filter((n) => n !== null));
     open[pane] = codeView(view.text(text.id), { language: text.language, label: text.title, linked, lineChosen: at === undefined ? null : (line, pinned) => chosen(pane, line, pinned) });
-    holders[pane].replaceChildren(element("div", { class: "row" }, choice(pane ? "right text" : "left text", texts.map(({ name, title }) => [name, title]), text.name, (value) => { panes[pane] = value; show(pane); })), open[pane].view);
+    holders[pane].replaceChildren(element("div", { class: "row tools" }, choice(pane ? "right text" : "left text", texts.map(({ name, title }) => [name, title]), text.name, (value) => { panes[pane] = value; show(pane); })), open[pane].view);
   }
   show(0); show(1);
   const hint = links.length && has("assembly") ? "Lines with a bar belong together: point at one, or click to keep it." : "";

@@ -34,8 +34,7 @@ function passesTab(view, argument) {
 
   const stage = stages[shown];
   content.append(element("h2", {}, shown ? `${stage.pass}: before and after` : "source"));
-  if (shown) content.append(element("p", { class: "soft" }, `Pass ${shown} of ${stages.length - 1}, ${formatSeconds(stage.seconds)}. `,
-    element("button", { type: "button", class: "link", click: () => view.go("kernels") }, "kernels in the end")));
+  if (shown) content.append(element("p", { class: "soft" }, `Pass ${shown} of ${stages.length - 1}, ${formatSeconds(stage.seconds)}`));
   let open = 0;
   for (const name of changes[shown]) {
     const before = shown ? stages[shown - 1].functions[name] : null, after = stage.functions[name];

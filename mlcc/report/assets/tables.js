@@ -4,11 +4,11 @@ function decisionsTab(view) {
   const { decisions } = view.report;
   const kinds = [...new Set(decisions.map(({ kind }) => kind))];
   const state = view.states.decisions ??= { kind: "" };
-  const columns = [{ title: "About", value: ({ kind }) => kind }, { title: "Subject", value: ({ subject }) => subject }, { title: "Decision", value: ({ text }) => text }];
+  const columns = [{ title: "About", value: ({ kind }) => kind }, { title: "Subject", value: ({ subject }) => subject, wrap: true }, { title: "Decision", value: ({ text }) => text, wrap: true }];
   const holder = element("div");
   const show = () => holder.replaceChildren(sortable("decisions", columns, decisions.filter(({ kind }) => !state.kind || kind === state.kind)));
   show();
-  return decisions.length ? [element("div", { class: "row" }, choice("kind of decision", [["", `all kinds (${decisions.length})`], ...kinds.map((kind) => [kind, `${kind} (${decisions.filter((one) => one.kind === kind).length})`])], state.kind, (value) => { state.kind = value; show(); })), holder]
+  return decisions.length ? [element("div", { class: "row tools" }, choice("kind of decision", [["", `all kinds (${decisions.length})`], ...kinds.map((kind) => [kind, `${kind} (${decisions.filter((one) => one.kind === kind).length})`])], state.kind, (value) => { state.kind = value; show(); })), holder]
     : [element("p", {}, "No decisions were recorded.")];
 }
 
