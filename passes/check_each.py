@@ -53,7 +53,7 @@ class CheckEach(Observer):
         self.compiled = compiled
         self.emulated = emulated
         self.culprit: str | None = None
-        self._expected: list[np.ndarray] | None = None
+        self.expected: list[np.ndarray] | None = None
         self._interpret = True
         self._last = 0
 
@@ -63,39 +63,46 @@ class CheckEach(Observer):
 
     def _begin(self, module: IRModule, behind: str, is_last: bool) -> None:
         """Compute the reference results, unless arrays are missing that a later pass may bind."""
-        work = module_work(module, self.func, self._shapes(module))
-        within_limit = self.limit > 0 if work is None else work <= self.limit
-        self._interpret = self.compiled is None or within_limit
+        why_compiled = self.choose_runner(module)
         try:
-            self._expected = self._run(module)
+            self.expected = self.results(module)
         except _MissingArrays:
             if is_last:
                 raise
             return
-        about = "its sizes are not known here" if work is None else f"it takes about {work} operations"
-        how = "interpreted" if self._interpret else f"compiled, its accesses checked (--sanitize), since {about}"
+        how = f"compiled, its accesses checked (--sanitize), since {why_compiled}" if why_compiled else "interpreted"
         self.write(f"check-each: `{self.func}` is {how}{behind}\n")
 
+    def choose_runner(self, module: IRModule) -> str | None:
+        """Choose what runs this module and those made of it; return the reason if that is compiled code."""
+        work = module_work(module, self.func, self._shapes(module))
+        within_limit = self.limit > 0 if work is None else work <= self.limit
+        self._interpret = self.compiled is None or within_limit
+        if self._interpret:
+            return None
+        return "its sizes are not known here" if work is None else f"it takes about {work} operations"
+
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
-        if self._expected is None:
+        if self.expected is None:
             self._begin(module, f"; checking begins after {current.name}", is_last=at == self._last)
             return
         if module.functions == before.functions:
             self.write(f"check-each: {current.name}: module unchanged\n")
             return
-        problem = self.difference(self._run(module), self._expected)
+        problem = self.difference(self.results(module), self.expected)
         self.write(f"check-each: {current.name}: {problem or 'results unchanged'}\n")
         if problem and self.culprit is None:
             self.culprit = current.name
             message = f"`{current}` is the first pass that changes the results of `{self.func}`"
             self.write(render(error("E0511", message, help=problem)) + "\n")
 
-    def _run(self, module: IRModule) -> list[np.ndarray]:
-        func = module.functions.get(self.func)
-        if func is None:
-            help = did_you_mean(self.func, module)
-            raise CompileError(error("E0512", f"the module has no function `{self.func}` to run", help=help))
-        arrays, results = self._arrays(func, module)
+    def compare(self, results: Any) -> str | None:
+        """Return how results differ from those expected; None if they do not."""
+        return self.difference(results, self.expected)
+
+    def results(self, module: IRModule) -> list[np.ndarray]:
+        """Return the results of the function in a module. Raises CompileError E0512 for arrays that are missing."""
+        arrays, results = self.arguments(module)
         module = promote_module(module)  # lowered operators compute narrow floats in float32
         if self.emulated is not None and STEP in module.attrs:
             returned = self.emulated(module, self.func, arrays)
@@ -113,8 +120,12 @@ class CheckEach(Observer):
         given = [self.inputs.get(name) for name, _ in _parameters(func)] if func is not None else []
         return [None if array is None else array.shape for array in given]
 
-    def _arrays(self, func: Func, module: IRModule) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the arguments by parameter name, and those of them that the call writes."""
+    def arguments(self, module: IRModule) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return the arguments of the function by parameter name, and those of them that the call writes."""
+        func = module.functions.get(self.func)
+        if func is None:
+            help = did_you_mean(self.func, module)
+            raise CompileError(error("E0512", f"the module has no function `{self.func}` to run", help=help))
         arrays: list[np.ndarray] = []
         outputs = []
         errors = []

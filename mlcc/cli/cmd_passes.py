@@ -52,7 +52,10 @@ from mlcc.passes.manage.levels import MEANING, level_of
 @click.option("--print-pipeline", is_flag=True, help="Print the pipeline without running it.")
 @click.option("--dump-before", metavar="[=PASS,..]", help="Show the module before these passes (bare: before each).")
 @dump_options
-@click.option("--diff", is_flag=True, help="Show the changes made by each pass, on stderr.")
+@click.option("--diff", metavar="[=PASS,..]", help="Show the changes made by these passes, on stderr (bare: by each).")
+@click.option(
+    "--stop-after", metavar="PASS", help="Stop after the first pass of this name, or after this number of passes."
+)
 @click.option(
     "--why-fuse", is_flag=True, help="Explain on stderr, for each edge of each function, why `fuse` fuses it or not."
 )
@@ -77,9 +80,9 @@ from mlcc.passes.manage.levels import MEANING, level_of
 def command(
     file: str, pipeline: str | None, level: int | None, db: str | None, output: str, data: str | None, force: bool,
     dialect: str, list_passes: bool, help_pass: str | None,
-    print_pipeline: bool, dump_before: str | None, dump_after: str | None, dump_dir: str | None, diff: bool,
-    timing: bool, why_fuse: bool, why_schedule: bool, verify_each: bool, check_each: str | None, check_work: int,
-    func: str, rtol: float, atol: float, target: str,
+    print_pipeline: bool, dump_before: str | None, dump_after: str | None, dump_dir: str | None,
+    diff: str | None, stop_after: str | None, timing: bool, why_fuse: bool, why_schedule: bool, verify_each: bool,
+    check_each: str | None, check_work: int, func: str, rtol: float, atol: float, target: str,
 ) -> int:  # fmt: skip
     """Run passes over FILE (default: standard input) and print the resulting module.
 
@@ -116,7 +119,8 @@ def command(
     if print_pipeline:
         usual = backends.of(where).full_pipeline(level_of(level))
         printed = Pipeline.parse(usual if pipeline is None else pipeline, target=where.kind)
-        click.echo(str(printed if db is None else insert_apply_tuned(printed, db, level_of(level))))
+        printed = printed if db is None else insert_apply_tuned(printed, db, level_of(level))
+        click.echo(str(_stopped(printed, stop_after)))
         return 0
     from mlcc.files import read_bytes
     from mlcc.frontend.source import is_model, read_module
@@ -145,13 +149,14 @@ def command(
         chosen = build_pipeline(module, where, level_of(level), None)
     if db is not None:
         chosen = insert_apply_tuned(chosen, db, level_of(level))
+    chosen = _stopped(chosen, stop_after)
 
     from mlcc.passes.manage import observers as looking
     from mlcc.passes.manage.idle import Idle
 
     observers: list[Any] = dump_observers(dump_before, dump_after, dump_dir, timing, outputs.save_unnamed)
-    if diff:
-        observers.append(looking.Diff(echo_stderr))
+    if diff is not None:
+        observers.append(looking.Diff(echo_stderr, looking.parse_names(diff)))
     if why_fuse:
         from mlcc.passes.fusion.why_fuse import WhyFuse
 
@@ -181,7 +186,7 @@ def command(
         observers.append(check)
     noted, idle = looking.Warnings(), Idle(frozenset(pass_names(given or "")))
     result = run_pipeline(chosen, module, ctx, [*observers, noted, idle])
-    found = [*noted.found, *idle.found, *_never_dumped(chosen, dump_before, dump_after)]
+    found = [*noted.found, *idle.found, *_never_dumped(chosen, dump_before, dump_after, diff)]
     if verify_each or found:
         warn(module, more=found)
     if check is not None and check.culprit is not None:
@@ -191,6 +196,26 @@ def command(
 
     write_module(result, output, dialect, data=data, outputs=outputs, style=KEEP_COMMENTS)
     return 0
+
+
+def _stopped(pipeline: Any, stop_after: str | None) -> Any:
+    """Return the first passes of a pipeline, up to a pass by name or number. Raises CompileError E0501."""
+    if stop_after is None:
+        return pipeline
+    from mlcc.errors import CompileError, error
+    from mlcc.options.typed import kebab
+    from mlcc.passes import ALIASES
+    from mlcc.passes.manage.manager import Pipeline
+
+    if stop_after.isascii() and stop_after.isdigit():
+        return Pipeline(pipeline.passes[: int(stop_after)])
+    name = ALIASES.get(kebab(stop_after), kebab(stop_after))
+    for at, current in enumerate(pipeline.passes):
+        if current.name == name:
+            return Pipeline(pipeline.passes[: at + 1])
+    raise CompileError(
+        error("E0501", f"the pipeline has no pass `{stop_after}` to stop after", help=f"it is {pipeline}")
+    )
 
 
 def _never_dumped(pipeline: Any, *asked: str | None) -> list[Any]:

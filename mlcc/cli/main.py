@@ -31,6 +31,7 @@ _FLAGS_ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # options of `mlcc` that
 COMMANDS = {
     "analyze": "Report the memory accesses of GPU kernels, by emulation.",
     "bench": "Time functions inside native code, with interleaved samples.",
+    "bisect": "Find the pass, the change and the kernel that make results wrong.",
     "cache": "Show or empty the cache of compiled objects.",
     "check": "Parse and verify; print nothing if there is no error.",
     "compile": "Compile a module to an object, assembly, LLVM IR or a shared library.",

@@ -169,11 +169,17 @@ def threads_option(command: Any) -> Any:
     )(command)  # fmt: skip
 
 
+_OPTIONAL_VALUES = ("--dump-after", "--dump-before", "--diff")
+
+
 class CommandWithDumps(click.Command):
-    """A command with `dump_options`, in which only `=` gives `--dump-after` a value, and the next word never does."""
+    """A command with `dump_options`, in which only `=` gives `--dump-after` a value, and the next word never does.
+
+    So it is with `--diff` where the command has it.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [f"{w}=*" if w in ("--dump-after", "--dump-before") else w for w in args])
+        return super().parse_args(ctx, [f"{w}=*" if w in _OPTIONAL_VALUES else w for w in args])
 
 
 def dump_options(command: Any) -> Any:

@@ -122,6 +122,12 @@ CODES: dict[str, tuple[str, str]] = {
         "`update-func` takes the function of that name from the file, or the only one it has. If other functions call "
         "it, it must be of the same kind and have the same parameters and result.",
     ),
+    "E0517": (
+        "there is no result to compare with",
+        "`mlcc bisect` first runs the program as it is given: interpreted, or compiled without optimization if that "
+        "takes long. If this crashes or takes too long, passes cannot be judged by it: give smaller sizes (`--size`), "
+        "or reduce the crash (`mlcc reduce --keep crash`).",
+    ),
     "E0518": (
         "the program does not fail as it is to",
         "`mlcc reduce` runs a program before it reduces it, and compares what happens with what `--keep` names: a "

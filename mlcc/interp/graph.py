@@ -150,7 +150,7 @@ class GraphInterpreter:
         if isinstance(callee, relax.GlobalVar):
             func = self._global(callee, node)
             if isinstance(func, tir.PrimFunc):
-                return self._prim_func(func, list(args), (), node)
+                return self.run_kernel(func, list(args), (), node)
             return self.call(func, args, {}, {})
         if isinstance(callee, Closure):
             return self.call(callee.function, args, callee.values, callee.sizes)
@@ -295,7 +295,8 @@ class GraphInterpreter:
                 if why is not None:
                     raise CallError(error("E0447", f"`R.{name}`: {why}", call.span))
 
-    def _prim_func(self, func: tir.PrimFunc, args: list[Any], outputs: Sequence[Any], call: relax.Call) -> Any:
+    def run_kernel(self, func: tir.PrimFunc, args: list[Any], outputs: Sequence[Any], call: relax.Call) -> Any:
+        """Run a TensorIR function on arguments, which `outputs` follow."""
         program = self._programs.get(func)
         if program is None:
             program = self._programs[func] = CompiledPrimFunc(func)
@@ -335,7 +336,7 @@ class GraphInterpreter:
         _check_inputs_unmodified(func, len(args), in_place, call)
         if isinstance(func, relax.Function):
             return self.call(func, args, {}, {})
-        self._prim_func(func, args, [*fresh, *sizes], call)
+        self.run_kernel(func, args, [*fresh, *sizes], call)
         return _result(outputs, call)
 
     def call_dps(self, call: relax.Call, frame: Frame) -> Any:
@@ -346,7 +347,7 @@ class GraphInterpreter:
         if isinstance(callee, relax.GlobalVar) or callee.name in self.module:
             func = self._global(relax.GlobalVar(callee.name), call)
             _check_inputs_unmodified(func, len(args), (), call)
-            self._prim_func(func, args, outputs, call)
+            self.run_kernel(func, args, outputs, call)
             return _result(outputs, call)
         for output in outputs:
             output.storage.defined = None  # writes of the callee are not checked

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import mlcc
 from mlcc.errors import MlccError
@@ -98,7 +99,7 @@ def describe_crash(exc: BaseException) -> str:
 # ---------------------------------------------------------------- processes
 
 
-def run_apart(job: Callable[[], str], seconds: float) -> str:
+def run_apart(job: Callable[[], Any], seconds: float) -> Any:
     """Return the result of a job that runs in a forked process, or how that process ended: by a signal, or TIMEOUT.
 
     What the job writes to the standard streams is dropped, and its temporary files are removed.
@@ -119,7 +120,7 @@ def run_apart(job: Callable[[], str], seconds: float) -> str:
         number = os.waitstatus_to_exitcode(status)
         if number < 0:
             return f"{CRASH}: {_signal_name(-number)}"
-        return str(pickle.loads(answer)) if answer else f"{CRASH}: exit code {number}"  # noqa: S301 - of our own child
+        return pickle.loads(answer) if answer else f"{CRASH}: exit code {number}"  # noqa: S301 - of our own child
     finally:
         os.close(reading)
         if child:
@@ -156,7 +157,7 @@ def _read_until(descriptor: int, end: float) -> bytes | None:
         parts.append(part)
 
 
-def _run_job(job: Callable[[], str], writing: int, scratch: str) -> None:
+def _run_job(job: Callable[[], Any], writing: int, scratch: str) -> None:
     """Run the job in the child and exit: control never returns to the parent's code."""
     try:
         import faulthandler

@@ -82,13 +82,20 @@ def _canonical_names(names: Collection[str] | None) -> set[str] | None:
 class Diff(Observer):
     """Write the changes of each pass, function by function, as a unified diff of texts.
 
-    Passes in a row that change nothing share a line: `# --- unchanged by normalize, fuse`.
+    Passes in a row that change nothing share a line: `# --- unchanged by normalize, fuse`. `names` selects passes; None
+    selects every pass.
     """
 
     write: Write
+    names: Collection[str] | None = None
     _idle: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.names = _canonical_names(self.names)
+
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        if self.names is not None and current.name not in self.names:
+            return
         import difflib
 
         from mlcc.grammar.printer.printer import function_lines

@@ -52,7 +52,7 @@ class Tool:
         self.capfd.readouterr()
         got = run([str(a) for a in argv])
         out, self.err = self.capfd.readouterr()
-        assert got == code, f"exit code {got}, not {code}:\n{self.err}"
+        assert got == code, f"exit code {got}, not {code}:\n{out}{self.err}"
         assert "Traceback" not in self.err
         return out
 

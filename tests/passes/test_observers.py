@@ -210,8 +210,8 @@ def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
         check = CheckEach(given, func="double")
         run_pipeline(Pipeline.parse("annotate-op-pattern"), mlcc.parse(text), observers=[check])
         assert check.culprit is None
-        assert check._expected is not None
-        assert check._expected[0].tolist() == [0, 2, 4, 6]
+        assert check.expected is not None
+        assert check.expected[0].tolist() == [0, 2, 4, 6]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ STOREYS = """
     mlcc.lang
     mlcc.reference
     mlcc.report mlcc.reduce
+    mlcc.bisect
     mlcc.lsp
     mlcc.cli
     mlcc.__main__

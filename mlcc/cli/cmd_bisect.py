@@ -1,0 +1,170 @@
+"""`mlcc bisect model.mlc --in x.npz`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from mlcc.cli.options import (
+    echo_stderr,
+    in_option,
+    level_option,
+    load_option,
+    pipeline_option,
+    size_option,
+    target_option,
+)
+
+EXIT_DIFFERENT = 3
+
+if TYPE_CHECKING:
+    from mlcc.bisect.search import Finding
+    from mlcc.ir.module import IRModule
+    from mlcc.passes.manage.manager import Pipeline
+
+
+class Given(NamedTuple):
+    """What the command line says of the passes."""
+
+    pipeline: str | None
+    level: int | None
+    script: str | None
+
+
+@click.command("bisect")
+@click.argument("file", metavar="FILE")
+@in_option("Arrays by parameter name (others are random)")
+@size_option
+@click.option("--script", "script_path", metavar="FILE", help="A schedule script to apply first.")
+@load_option
+@pipeline_option
+@level_option
+@target_option("llvm{cpu=native}")
+@click.option("--func", default="main", show_default=True, metavar="NAME", help="The function to run.")
+@click.option("--rtol", type=float, metavar="NUMBER", default=1e-4, show_default=True)
+@click.option("--atol", type=float, metavar="NUMBER", default=1e-5, show_default=True)
+@click.option(
+    "--work",
+    metavar="N",
+    type=click.IntRange(0),
+    default=10_000_000,
+    show_default=True,
+    help="Modules of up to this many operations are interpreted, others compiled with --sanitize.",
+)
+def command(
+    file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], script_path: str | None, pipeline: str | None,
+    level: int | None, target: str, func: str, rtol: float, atol: float, work: int,
+) -> int:  # fmt: skip
+    """Find what makes FILE compute something else than the interpreter: a pass, a change that it makes, a kernel.
+
+    The passes are run one by one. By binary search, the first one is found whose result differs, crashes or races; then
+    the changes of that pass without which the result would be right, and the kernel that they are in. If all passes
+    agree, the machine code of each kernel is compared with its interpretation. Code for a GPU is emulated. The exit
+    code is 3 if something is found, and 0 if nothing is.
+    """
+    from mlcc.bisect.judge import Judge
+    from mlcc.bisect.search import bisect
+    from mlcc.cli.options import parse_symbol_sizes
+    from mlcc.driver import build_pipeline, parse_file
+    from mlcc.machine.target import Target
+    from mlcc.passes.manage.levels import level_of
+    from mlcc.passes.manage.manager import PassContext, Pipeline
+    from mlcc.passes.schedule.schedule_pass import ApplyScript
+
+    where, chosen = Target.parse(target), level_of(level)
+    module = parse_file(file)
+    arrays = _arrays(module, func, inputs, parse_symbol_sizes(sizes))
+    passes = build_pipeline(module, where, chosen, pipeline)
+    if script_path is not None:
+        passes = Pipeline((ApplyScript(script_path), *passes.passes))
+    judge = Judge(module, arrays, where, chosen, func, rtol, atol, work, tell=_tell)
+    finding = bisect(module, passes, PassContext(where), judge, _tell)
+    if finding is None:
+        code = "emulated kernels" if judge.is_emulated else "machine code"
+        click.echo(f"{file}: all {len(passes.passes)} passes and the {code} agree with the interpreter")
+        return 0
+    for line in _report(finding, passes):
+        click.echo(line)
+    see = _to_see(finding, file, passes, target, Given(pipeline, level, script_path))
+    click.echo(f"to see it: {shlex.join(see)}")
+    return EXIT_DIFFERENT
+
+
+def _arrays(module: IRModule, func: str, inputs: tuple[str, ...], sizes: dict[str, int]) -> dict[str, Any]:
+    """Return the arrays of files, and random ones for the other parameters, by the names of the parameters."""
+    from mlcc.cli.options import load_inputs
+    from mlcc.errors import CompileError, did_you_mean, error
+    from mlcc.ir import relax
+    from mlcc.reduce.arguments import random_arguments
+
+    if func not in module:
+        help = did_you_mean(func, module)
+        raise CompileError(error("E0801", f"the module has no function `{func}`", help=help))
+    called = module[func]
+    given = load_inputs(inputs)
+    if isinstance(called, relax.Function):
+        names = [p.name for p in called.params]
+    else:
+        names = [p.name if b is None else b.name for p, b in zip(called.params, called.buffers, strict=True)]
+    known = {name: given[name] for name in names if name in given}
+    values, _ = random_arguments(called, sizes) if len(known) < len(names) else ([None] * len(names), [])
+    return {name: known.get(name, value) for name, value in zip(names, values, strict=True)}
+
+
+def _to_see(finding: Finding, file: str, passes: Pipeline, target: str, given: Given) -> list[str]:
+    """Return the command that shows what the culprit does, or the code before it is generated."""
+    from mlcc import plugins
+    from mlcc.machine.target import Target
+    from mlcc.passes.manage.manager import Pipeline
+
+    loads = [word for path in plugins.loaded_paths() for word in ("--load", path)]
+    words = ["mlcc", "passes", file, *loads, "-t", target]
+    at = len(passes.passes) if finding.at is None else finding.at
+    own = 0 if given.pipeline is None else len(Pipeline.parse(given.pipeline, "-p", Target.parse(target).kind).passes)
+    if given.script is None and given.pipeline is None:
+        words += [] if given.level is None else ["-O", str(given.level)]
+        words += ["--stop-after", str(at)] if at < len(passes.passes) else []
+    elif given.script is None and given.pipeline is not None and at <= own:
+        words += ["-p", given.pipeline, *(["--stop-after", str(at)] if at < own else [])]
+    else:
+        words += ["-p", ",".join(map(str, passes.passes[:at]))]
+    return [*words, *([] if finding.culprit is None else [f"--diff={finding.culprit.name}"]), "-o", "/dev/null"]
+
+
+def _report(finding: Finding, passes: Pipeline) -> Iterator[str]:
+    from mlcc.bisect.search import CODE, CRASH, RACE
+    from mlcc.report.module_diff import compare_modules
+
+    what = {CRASH: "crash", RACE: "race", CODE: "results of the machine code"}.get(finding.kind, "results")
+    yield f"{what}: {finding.problem}"
+    if finding.culprit is not None:
+        yield f"pass: `{finding.culprit}`, number {finding.at} of {len(passes.passes)}"
+    elif finding.kind == CODE:
+        yield f"pass: none: all {len(passes.passes)} agree with the interpreter"
+    else:
+        yield "pass: none: the program itself, before the first pass"
+    step = finding.step
+    if step is not None:
+        if step.statement:
+            yield f"step: statement {step.number} of {step.statements} of the schedule: {step.statement}"
+        else:
+            all_of_them = "it" if step.needed == 1 else "them"
+            yield f"step: {step.needed} of its {step.total} changes; without {all_of_them} the result is right"
+    if finding.kernels:
+        yield f"kernel: {', '.join(f'`{name}`' for name in finding.kernels)}"
+    if step is not None:
+        for difference in compare_modules(step.good, step.wrong, 1):
+            yield f"{'the first one, in' if step.needed > 1 else 'in'} `{difference.name}`:"
+            yield from (f"  {line}" for line in difference.lines)
+
+
+def _tell(line: str) -> None:
+    """Show progress on a terminal."""
+    from mlcc.cli.terminal import QUIET, is_terminal, verbosity
+
+    if is_terminal(sys.stderr) and verbosity() != QUIET:
+        echo_stderr(line)

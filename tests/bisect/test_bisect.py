@@ -1,0 +1,137 @@
+"""`mlcc bisect`: planted faults are found and named, each by one command."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlcc.bisect.changes import Changes
+from mlcc.bisect.search import minimal_subset
+from mlcc.driver import run_passes
+from mlcc.errors import MlccError
+from mlcc.ir.equal import structural_equal
+from mlcc.verify import check
+from tests.bisect.planted import LOST_BARRIER, PARALLEL_SUM, PERCEPTRON, WRONG_CODE, WRONG_PASS, residual_network
+from tests.cli.test_cli import Tool
+from tests.generate import graphs
+
+LEVEL = "canonicalize,lower-to-tir,annotate-op-pattern,fuse,fuse-tir"
+
+
+@pytest.fixture
+def mlcc(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tool:
+    monkeypatch.chdir(tmp_path)
+    tool = Tool(tmp_path, capfd)
+    tool.file("net.mlc", residual_network())
+    tool.file("perceptron.mlc", PERCEPTRON)
+    return tool
+
+
+def in_process(*argv: str, code: int) -> str:
+    """Standard output of `mlcc` in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-m", "mlcc", *argv], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def follow(mlcc: Tool, text: str) -> str:
+    """Run the command that a report ends with; its messages."""
+    words = shlex.split(re.search(r"^to see it: mlcc (.*)$", text, re.MULTILINE)[1])  # type: ignore[index]
+    mlcc(*words)
+    return mlcc.err
+
+
+def test_a_wrong_pass_is_named_with_the_change_and_the_kernel(mlcc: Tool) -> None:
+    mlcc.file("mine.py", WRONG_PASS)
+    text = mlcc("bisect", "net.mlc", "--load", "mine.py", "-p", f"{LEVEL},cheap-erf,auto-schedule", code=3)
+    assert text.startswith("results: ")
+    assert "\npass: `cheap-erf`, number 6 of " in text
+    assert "\nstep: 1 of its 1 changes" in text
+    assert re.search(r"\nkernel: `\w*gelu\w*`\n", text)
+    (old, new) = (line for line in text.splitlines() if re.match(r" +[-+] ", line))
+    assert "T.erf(" in old
+    assert "T.tanh(" in new
+    err = follow(mlcc, text)
+    assert "--stop-after 6" in text
+    assert "# --- changed by cheap-erf" in err
+    assert "# --- changed by fuse" not in err
+
+
+def test_wrong_machine_code_is_named_by_its_kernel(mlcc: Tool) -> None:
+    mlcc.file("mine.py", WRONG_CODE)  # which changes a table of this process for good
+    text = in_process("bisect", "net.mlc", "--load", "mine.py", code=3)
+    assert text.startswith("results of the machine code: ")
+    assert "\npass: none: all " in text
+    assert re.search(r"\nkernel: `\w*relu\w*`\n", text)
+
+
+def test_a_race_of_threads_is_named_by_its_statement(mlcc: Tool) -> None:
+    mlcc.file("mine.py", LOST_BARRIER)
+    passes = mlcc("passes", "perceptron.mlc", "-t", "cuda", "--print-pipeline").strip()
+    passes = passes.replace(",insert-barriers,", ",insert-barriers,lose-barriers,")
+    text = mlcc("bisect", "perceptron.mlc", "-t", "cuda", "--load", "mine.py", "-p", passes, code=3)
+    assert re.match(r"race: E074[12]: ", text)
+    assert "\npass: `lose-barriers`, number " in text
+    assert "\nkernel: `" in text
+    assert re.search(r'^ +- +T\.tvm_storage_sync\("shared"', text, re.MULTILINE)
+
+
+def test_a_race_of_parallel_iterations_is_found(mlcc: Tool) -> None:
+    mlcc.file("mine.py", PARALLEL_SUM)
+    text = mlcc("bisect", "net.mlc", "--load", "mine.py", "-p", "O2,lower,parallel-sum", code=3)
+    assert text.startswith("race: E0873: ")
+    assert "\npass: `parallel-sum`, number " in text
+    assert "conv2d" in text
+    assert re.search(r"^ +\+ .*T\.parallel", text, re.MULTILINE)
+
+
+def test_a_pass_that_crashes_is_named(mlcc: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlcc.passes.graph.dead_code import DeadCode
+
+    def crash(self: object, module: object, ctx: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(DeadCode, "run", crash)
+    text = mlcc("bisect", "perceptron.mlc", code=3)
+    assert text.startswith("crash: pass `dead-code` failed: RuntimeError: planted\n")
+    assert "\npass: `dead-code`, number " in text
+
+
+def test_nothing_is_found_where_nothing_is_wrong(mlcc: Tool) -> None:
+    assert "agree with the interpreter" in mlcc("bisect", "perceptron.mlc")
+    assert "emulated kernels agree" in mlcc("bisect", "perceptron.mlc", "-t", "cuda")
+    mlcc("bisect", "perceptron.mlc", "--func", "other", code=1)
+    assert "E0801" in mlcc.err
+
+
+@given(items=st.integers(1, 60), needed=st.sets(st.integers(0, 59), min_size=1, max_size=4))
+def test_a_minimal_subset_is_what_is_needed(items: int, needed: set[int]) -> None:
+    needed = {n % items for n in needed}
+    assert set(minimal_subset(range(items), lambda some: needed <= set(some))) == needed
+
+
+@given(seed=st.integers(0, 1 << 30), numbers=st.sets(st.integers(0, 30)))
+def test_undone_changes_lead_from_one_module_to_the_other(seed: int, numbers: set[int]) -> None:
+    before = graphs.module(seed)
+    for passes in ("canonicalize", "lower-to-tir", "lower-to-tir,annotate-op-pattern,fuse"):
+        after = run_passes(before, passes)
+        changes = Changes(before, after)
+        assert structural_equal(changes.without(()), after)
+        assert structural_equal(changes.without(changes.all), before)
+        some = [c for i, c in enumerate(changes.all) if i in numbers]
+        try:
+            check(changes.without(some))
+        except MlccError:
+            continue  # changes may need one another
+        assert not some or not structural_equal(changes.without(some), after)
