@@ -10,19 +10,24 @@ from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ops import parallel_sort
+from mlcc.ops.lane_sort import BLOCK, MAX_LENGTH, LaneSort, lanes_of
 from mlcc.ops.lazy import np
+from mlcc.ops.ordered_bits import has_ordered_bits
 from mlcc.ops.parallel_sort import sorts_before
+from mlcc.ops.radix_sort import RadixSort
 from mlcc.ops.reduce import reduced_info
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import Tensor, axis, fail, int64, product, result, tensor, tensor_like
 from mlcc.te import statements as code
-from mlcc.te.scalar import Scalar
+from mlcc.te.scalar import Scalar, to_expr
 from mlcc.te.statements import BufferElements
 
 # The largest k of a top-k that inserts into a sorted list; beyond, the whole row is sorted.
 MAX_INSERTED = 16
 # The length of runs that are sorted by insertion before they are merged.
 RUN = 16
+# The least length of rows that are sorted by their digits.
+MIN_RADIX = 64
 
 # ---------------------------------------------------------------- inference
 
@@ -86,7 +91,7 @@ def infer_median(call: relax.Call) -> relax.StructInfo:
 class RowSort:
     """Emit statements that sort one row of `count` elements in scratch memory: keys, and their indices on request.
 
-    Merge sort, double-buffered: `half[0]` is the half with the result.
+    Merge sort of few elements, radix sort of many, double-buffered: `half[0]` is the half with the result.
     """
 
     def __init__(self, count: Any, dtype: DType, descending: bool, places: bool) -> None:
@@ -94,15 +99,21 @@ class RowSort:
         self.descending = descending
         self.keys = code.scratch("keys", (2, count), dtype)
         self.places = code.scratch("places", (2, count)) if places else None
-        names = ("half", "width", "left", "right", "to")
-        self.half, self.width, self.left, self.right, self.to = (code.scratch(n, (1,)) for n in names)
-        self.key = code.scratch("key", (1,), dtype)
-        self.place = code.scratch("place", (1,))
+        names = ("half", "width", "left", "right", "to", "place")
+        cells = [code.scratch(n, (1,), scope="local") for n in names]
+        self.half, self.width, self.left, self.right, self.to, self.place = cells
+        self.key = code.scratch("key", (1,), dtype, "local")
+        self._rows = [self.keys, *([self.places] if self.places else [])]
+        self._cells = [*self._rows, *cells, self.key]
+        self._radix: RadixSort | None = None
+        self._static = tir.const_int(to_expr(count))
+        if has_ordered_bits(dtype) and (self._static is None or self._static >= MIN_RADIX):
+            self._radix = RadixSort(count, self._rows, self.half, descending)
+            self._cells += self._radix.cells
 
     @property
     def buffers(self) -> tuple[tir.Buffer, ...]:
-        cells = (self.keys, self.half, self.width, self.left, self.right, self.to, self.key, self.place)
-        return tuple(c.buffer for c in (*cells, *((self.places,) if self.places else ())))
+        return tuple(c.buffer for c in self._cells)
 
     def load(self, value: Callable[[Scalar], Scalar]) -> Any:
         """Fill the row."""
@@ -113,6 +124,14 @@ class RowSort:
         return code.loop(self.count, one, "k")
 
     def sort(self) -> Any:
+        """Sort few elements by merging, many by their digits."""
+        if self._radix is None:
+            return self._merge_sort()
+        if self._static is not None:
+            return self._radix.sort()
+        return code.if_then(self.count < MIN_RADIX, self._merge_sort(), self._radix.sort())
+
+    def _merge_sort(self) -> Any:
         """Sort runs by insertion, then merge neighbouring runs until one is left."""
         runs = (self.count + (RUN - 1)) // RUN
         merge = [self._merge(), self.half.set(1 - self.half[0], 0), self.width.set(self.width[0] * 2, 0)]
@@ -195,6 +214,10 @@ def _for_each_row(x: te.Tensor, at: int, body: Callable[[Callable[[Any], tuple[A
 def _lower_sort(call: relax.Call, x: te.Tensor) -> te.Tensor:
     at = call.attrs["axis"] % x.ndim
     row = RowSort(x.shape[at], x.dtype, call.attrs["descending"], False)
+    batch_axis = _batch_axis(x, at)
+    lanes = None
+    if batch_axis is not None:
+        lanes = LaneSort(int(x.shape[at]), x.dtype, call.attrs["descending"])
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
         data, out = BufferElements(ins[0]), BufferElements(outs[0])
@@ -203,9 +226,47 @@ def _lower_sort(call: relax.Call, x: te.Tensor) -> te.Tensor:
             store = code.loop(x.shape[at], lambda k: out.set(row.sorted_key(k), *place(k)), "k")
             return row.load(lambda k: data[place(k)]), row.sort(), store
 
-        return _for_each_row(x, at, one)
+        if lanes is None or batch_axis is None:
+            return _for_each_row(x, at, one)
+        return _for_each_batch(x, at, batch_axis, lanes, data, out, one)
 
-    return te.extern(x.buffer.shape, [x], body, "T_sort", x.dtype, scratch=row.buffers)  # type: ignore[no-any-return]
+    scratch = (*row.buffers, *(lanes.buffers if lanes else ()))
+    return te.extern(x.buffer.shape, [x], body, "T_sort", x.dtype, scratch=scratch)  # type: ignore[no-any-return]
+
+
+def _batch_axis(x: te.Tensor, at: int) -> int | None:
+    """Return the axis along which rows are sorted side by side in lanes; None where that does not pay."""
+    count = tir.const_int(x.buffer.shape[at])
+    if count is None or not BLOCK <= count <= MAX_LENGTH or not has_ordered_bits(x.dtype):
+        return None
+    others = {a: tir.const_int(d) or 0 for a, d in enumerate(x.buffer.shape) if a != at}
+    longest = max(others, key=lambda a: others[a], default=None)
+    return longest if longest is not None and others[longest] >= lanes_of(x.dtype) else None
+
+
+def _for_each_batch(
+    x: te.Tensor, at: int, along: int, lanes: LaneSort, data: BufferElements, out: BufferElements,
+    sort_row: Callable[[Any], Any],
+) -> Any:  # fmt: skip
+    """Sort rows in batches; the last one overlaps the one before. Rows with special values are sorted one by one."""
+    rows, width = int(x.shape[along]), lanes.lanes
+    apart = along != x.ndim - 1
+
+    def outer(*i: Scalar) -> Any:
+        def place(lane: Any, k: Any, first: Scalar) -> tuple[Any, ...]:
+            indices = dict(zip((a for a in range(x.ndim) if a not in (at, along)), i, strict=True))
+            return tuple(k if a == at else first + lane if a == along else indices[a] for a in range(x.ndim))
+
+        def batch(number: Scalar) -> Any:
+            first = te.min(number * width, rows - width)
+            load = lanes.load(lambda lane, k: data[place(lane, k, first)], apart)
+            store = lanes.store(lambda v, lane, k: out.set(v, *place(lane, k, first)), apart)
+            one_by_one = code.loop(width, lambda lane: sort_row(lambda k: place(lane, k, first)), "lane")
+            return load, code.if_then(lanes.special[0] > 0, one_by_one, (lanes.sort(), store))
+
+        return code.loop(-(-rows // width), batch, "batch")
+
+    return code.grid([d for a, d in enumerate(x.shape) if a not in (at, along)], outer, "i")
 
 
 def _lower_argsort(call: relax.Call, x: te.Tensor) -> te.Tensor:

@@ -44,11 +44,14 @@ def flatten_statements(statements: Statements) -> tuple[tir.Stmt, ...]:
     return tuple(s for part in statements for s in flatten_statements(part))
 
 
-def loop(extent: Operand, body: Callable[[Scalar], Statements], name: str = "i", begin: Operand = 0) -> tir.For:
+def loop(
+    extent: Operand, body: Callable[[Scalar], Statements], name: str = "i", begin: Operand = 0,
+    kind: tir.ForKind = tir.ForKind.SERIAL,
+) -> tir.For:  # fmt: skip
     """`for name in range(begin, begin + extent)` in int64."""
     var = tir.Var(name, INT64)
     low, count = (construct.cast(INT64, to_expr(v)) for v in (begin, extent))
-    return tir.For(var, low, count, tir.ForKind.SERIAL, flatten_statements(body(Scalar(var))))
+    return tir.For(var, low, count, kind, flatten_statements(body(Scalar(var))))
 
 
 def grid(extents: Sequence[Operand], body: Callable[..., Statements], prefix: str = "ax") -> tuple[tir.Stmt, ...]:

@@ -143,6 +143,8 @@ CASES = [
     Case("index_put", (T((4, 3)), (T((5,), "int64"), T((5,), "int32")), T((5,)))),
     Case("index_put", (T((4, 3)), (T((5,), "int64"), T((5,), "int64")), T((5,)), True)),
     *(Case("sort", (T((3, 40), t), -1, d)) for t in ("float32", "int32") for d in (False, True)),
+    *(Case("sort", (T((17, 20), t), -1, d)) for t in ("float32", "int32") for d in (False, True)),
+    *(Case("argsort", (T((2, 70), t), 1, d)) for t in ("float32", "int32") for d in (False, True)),
     *(Case("argsort", (T((40, 3), t), 0, d)) for t in ("float32", "int32") for d in (False, True)),
     *(Case("topk", (T((3, 40), t), k, 1)) for t in ("float32", "int32") for k in (3, 20)),
     Case("topk", (T((3, 4)), 2, 0, "indices", False, "int64")),
