@@ -222,6 +222,7 @@ VERIFY_EACH = False  # also verify after every pass of the -O pipelines; tests s
 def _build_verifier(module: IRModule, target: Target, once: bool) -> Observer:
     """Return an observer that verifies a build's module: after each pass except the steps of lowering, or once."""
     from mlcc import backends
+    from mlcc.passes.manage.levels import SCHEDULING
     from mlcc.passes.manage.observers import VerifyEach, VerifyOnce
 
     backend = backends.of(target)
@@ -230,7 +231,7 @@ def _build_verifier(module: IRModule, target: Target, once: bool) -> Observer:
     if not once:
         return each
     return VerifyOnce(
-        {"auto-schedule", *steps},
+        {*SCHEDULING, *steps},
         lambda some: run_passes(module, some, target=target, observers=[each], verify_each=False, builds=True),
     )
 
@@ -261,13 +262,14 @@ def build_pipeline(
 
 
 def insert_apply_tuned(passes: Pipeline, db: str, opt_level: int) -> Pipeline:
-    """Insert the pass `apply-tuned` before `auto-schedule`. A pipeline without the latter is unchanged."""
+    """Insert the pass `apply-tuned` before those that schedule by rules. A pipeline without any is unchanged."""
     from mlcc.passes.auto_schedule.apply_tuned import ApplyTuned
+    from mlcc.passes.manage.levels import SCHEDULING
     from mlcc.passes.manage.manager import Pass, Pipeline
 
     extended: list[Pass] = []
     for one in passes.passes:
-        if one.name == "auto-schedule":
+        if one.name in SCHEDULING and not any(before.name in SCHEDULING for before in extended):
             extended.append(ApplyTuned(db, level=opt_level))
         extended.append(one)
     return Pipeline(tuple(extended))

@@ -109,6 +109,7 @@ PASSES: dict[str, str | type[Pass]] = {  # registered passes are classes
     "update-func": "mlcc.passes.patterns.update_func:UpdateFunc",
     "vectorize-loops": "mlcc.passes.lowering.vectorize:VectorizeLoops",
     "version-kernels": "mlcc.passes.fusion.version_kernels:VersionKernels",
+    "version-sizes": "mlcc.passes.auto_schedule.version_sizes:VersionSizes",
     "winograd": "mlcc.passes.convolution.winograd:Winograd",
 }
 

@@ -64,6 +64,17 @@ def substitute(root: T, replacements: Mapping[Any, Any]) -> T:
     return map_value(root, Substitute(replacements).visit) if replacements else root
 
 
+def fresh_var(var: tir.Var) -> tir.Var:
+    """Return a new variable of the same name and type."""
+    return tir.Var(var.name, var.dtype, var.pointer)
+
+
+def renew_vars(func: tir.PrimFunc) -> tir.PrimFunc:
+    """Return the function with fresh variables and buffers: two functions never share one."""
+    variables = {n for n in walk(func) if isinstance(n, tir.Var)}
+    return substitute(func, {v: fresh_var(v) for v in variables})
+
+
 def rewrite_bottom_up(root: Any, fn: Callable[[Any], Any]) -> Any:
     """Apply `fn(node) -> node` to every node, children first."""
 

@@ -12,7 +12,7 @@ from mlcc.ir.module import Func, IRModule
 from mlcc.machine.device import device_key
 from mlcc.machine.target import CudaTarget, LlvmTarget, Target
 from mlcc.passes.auto_schedule.apply_tuned import replay_record
-from mlcc.passes.manage.levels import level_of
+from mlcc.passes.manage.levels import SCHEDULING, level_of
 from mlcc.passes.manage.manager import Pipeline
 from mlcc.passes.schedule.trace import Trace
 from mlcc.records.choice import choose
@@ -23,7 +23,7 @@ from mlcc.tune.earlier_records import earlier_schedules
 from mlcc.tune.kernel_search import KernelSearch
 from mlcc.tune.recorded_runner import RecordedRunner, task_setting
 from mlcc.tune.spaces import space_factory
-from mlcc.tune.tasks import SCHEDULING_PASS, ExtractedModule, extract
+from mlcc.tune.tasks import ExtractedModule, extract
 from mlcc.tune.tuning_loop import SearchLimits, TuningLoop
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Tuning:
         without the database."""
         from mlcc.driver import run_passes
 
-        rules = Pipeline(tuple(p for p in self.extracted.left.passes if p.name == SCHEDULING_PASS))
+        rules = Pipeline(tuple(p for p in self.extracted.left.passes if p.name in SCHEDULING))
         target = self.loop.kernels[0].task.target
         return run_passes(self.with_winners(), rules, target=target, verify_each=False)
 

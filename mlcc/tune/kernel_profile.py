@@ -13,15 +13,15 @@ from mlcc.ir.node import find
 from mlcc.ir.visit import used_vars
 from mlcc.machine.target import Target
 from mlcc.passes.auto_schedule.apply_rules import constant_parameters, schedule_function
+from mlcc.passes.auto_schedule.version_sizes import schedule_versions
 from mlcc.passes.lowering.versions import function_facts
 from mlcc.passes.lowering.work_estimate import extent_at
+from mlcc.passes.manage.levels import SCHEDULING
 from mlcc.passes.manage.manager import Observer, Pass
 from mlcc.passes.manage.stages import BLOCKS, stage_of
 from mlcc.runtime.profile_counters import CallCount, CallSite
 from mlcc.tune.peak_rates import PeakRates
 from mlcc.tune.roofline import operations, traffic
-
-_SCHEDULING = ("apply-tuned", "auto-schedule")
 
 
 class CompiledKernels(Observer):
@@ -29,7 +29,7 @@ class CompiledKernels(Observer):
 
     def __init__(self, target: str | Target) -> None:
         self.target = Target.parse(target)
-        self._steps = {*_SCHEDULING, *backends.of(self.target).lowering}
+        self._steps = {"apply-tuned", *SCHEDULING, *backends.of(self.target).lowering}
         self._unscheduled: IRModule | None = None
         self._before_rules: IRModule | None = None
         self._lowered = IRModule()
@@ -37,7 +37,7 @@ class CompiledKernels(Observer):
     def before(self, at: int, current: Pass, module: IRModule) -> None:
         if self._unscheduled is None and current.name in self._steps and stage_of(module) == BLOCKS:
             self._unscheduled = module
-        if current.name == "auto-schedule":
+        if current.name in SCHEDULING and self._before_rules is None:
             self._before_rules = module
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
@@ -74,7 +74,10 @@ class CompiledKernels(Observer):
         if given is not None and given is not func:
             return "tuned", "by the database"
         constants = constant_parameters(module).get(name, frozenset())
-        outcome = schedule_function(func, name, function_facts(func, self.target), constants=constants)
+        facts = function_facts(func, self.target)
+        outcome = schedule_versions(func, name, facts, constants) or schedule_function(
+            func, name, facts, constants=constants
+        )
         return outcome.rule or "none", outcome.why
 
 

@@ -15,13 +15,12 @@ from mlcc.ir.visit import used_vars
 from mlcc.machine.target import Target
 from mlcc.passes.auto_schedule.apply_rules import constant_parameters
 from mlcc.passes.auto_schedule.eligibility import why_ineligible
+from mlcc.passes.manage.levels import SCHEDULING
 from mlcc.passes.manage.manager import Pipeline
 from mlcc.records.workload import key_of, without_module_attrs
 from mlcc.relax.origins import kernel_origins
 from mlcc.relax.queries import all_bindings, tir_callee
 from mlcc.tune.contracts import Task
-
-SCHEDULING_PASS = "auto-schedule"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ def extract(
 
     check(module, build=True)
     passes = build_pipeline(module, target, level, None).passes
-    at = next((n for n, one in enumerate(passes) if one.name == SCHEDULING_PASS), None)
+    at = next((n for n, one in enumerate(passes) if one.name in SCHEDULING), None)
     if at is None:
         raise CompileError(error("E1130", f"-O{level} schedules nothing for {target.kind}", help="tune for -O2 or -O3"))
     ready = run_passes(module, Pipeline(passes[:at]), target=target, verify_each=False, builds=True)

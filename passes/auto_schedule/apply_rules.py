@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from mlcc.errors import CompileError
+from mlcc import plugins
+from mlcc.errors import CompileError, Diagnostic, Severity
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.versions import version_names
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.eligibility import why_ineligible
-from mlcc.passes.auto_schedule.kernel import AnyKernel, RuleNotApplicable
+from mlcc.passes.auto_schedule.kernel import AnyKernel, Bounds, RuleNotApplicable
 from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import rules_for
 from mlcc.passes.auto_schedule.tuning_choices import RequestedChoices, TuningChoice
@@ -101,17 +102,17 @@ def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
 
 def schedule_function(
     func: tir.PrimFunc, name: str, facts: Facts, rules: Sequence[Rule] | None = None,
-    constants: frozenset[int] = frozenset(),
+    constants: frozenset[int] = frozenset(), sizes: Mapping[str, Bounds] = MappingProxyType({}),
 ) -> RuleOutcome:  # fmt: skip
-    """Schedule a function by the first rule that takes it, unless it is left alone. `constants`: see `AnyKernel.of`.
+    """Schedule a function by the first rule that takes it, unless it is left alone.
 
-    `rules` defaults to those for the kind of machine.
+    `constants` and `sizes`: see `AnyKernel.of`. `rules` defaults to those for the kind of machine.
     """
     ineligible = why_ineligible(func)
     if ineligible is not None:
         return RuleOutcome(name, None, f"left alone: {ineligible}")
     tried = rules_for(facts) if rules is None else rules
-    return apply_first_rule(prepare_kernel(func, name, facts, constants), tried)
+    return apply_first_rule(prepare_kernel(func, name, facts, constants, sizes), tried)
 
 
 def apply_first_rule(
@@ -146,10 +147,11 @@ def apply_first_rule(
 
 
 def prepare_kernel(
-    func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[int] = frozenset()
-) -> AnyKernel[Facts]:
-    """Return the kernel of an unscheduled function, as all rules see it. `constants`: see `AnyKernel.of`."""
-    kernel = AnyKernel.of(func, name, facts, constants)
+    func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[int] = frozenset(),
+    sizes: Mapping[str, Bounds] = MappingProxyType({}),
+) -> AnyKernel[Facts]:  # fmt: skip
+    """Return the kernel of an unscheduled function, as all rules see it. `constants`, `sizes`: see `AnyKernel.of`."""
+    kernel = AnyKernel.of(func, name, facts, constants, sizes)
     widened = kernel.copy_for_rule()
     try:
         return widened if compute_halves_in_float32(widened) else kernel
@@ -173,3 +175,15 @@ def report(outcomes: Sequence[RuleOutcome], origins: Mapping[str, str] = Mapping
         lines += [f"  {choice}" for choice in outcome.choices]
         lines += [f"  not {rule}: {why}" for rule, why in outcome.passed]
     return "\n".join(lines) + "\n"
+
+
+def foreign_failures(outcome: RuleOutcome) -> list[Diagnostic]:
+    """Return a warning (W0503) for a rule from outside mlcc that failed because of a bug."""
+    found = [] if outcome.broken is None else [plugins.failure(outcome.broken, f"a rule failed on `{outcome.name}`")]
+    help = "the kernel went to the next rule; `--why-schedule` shows to which"
+    return [
+        replace(d, code="W0503", severity=Severity.WARNING, help=help)
+        for exc in found
+        if exc is not None
+        for d in exc.diagnostics
+    ]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from mlcc import plugins
 from mlcc.backends import facts_of
-from mlcc.errors import Diagnostic, Severity
 from mlcc.ir.module import IRModule
 from mlcc.machine.target import Target
-from mlcc.passes.auto_schedule.apply_rules import RuleOutcome, report, schedule_module
+from mlcc.passes.auto_schedule.apply_rules import RuleOutcome, foreign_failures, report, schedule_module
+from mlcc.passes.auto_schedule.version_sizes import VersionSizes, versioned_functions
 from mlcc.passes.lowering.versions import function_facts
 from mlcc.passes.manage.manager import Observer, Pass, PassContext
 from mlcc.relax.origins import kernel_origins
@@ -35,35 +34,31 @@ class AutoSchedule(Pass):
         facts_of(ctx.target)  # raises an error for a target without rules, even if there are no functions
         scheduled = module.copy()
         for outcome in schedule_module(module, lambda func: function_facts(func, ctx.target)):
-            ctx.warned.extend(_foreign_failures(outcome))
+            ctx.warned.extend(foreign_failures(outcome))
             if outcome.func is not None:
                 scheduled.update_func(outcome.name, outcome.func)
         return scheduled
 
 
-def _foreign_failures(outcome: RuleOutcome) -> list[Diagnostic]:
-    """Return a warning (W0503) for a rule from outside mlcc that failed because of a bug."""
-    found = [] if outcome.broken is None else [plugins.failure(outcome.broken, f"a rule failed on `{outcome.name}`")]
-    help = "the kernel went to the next rule; `--why-schedule` shows to which"
-    return [
-        replace(d, code="W0503", severity=Severity.WARNING, help=help)
-        for exc in found
-        if exc is not None
-        for d in exc.diagnostics
-    ]
-
-
 @dataclass
 class WhySchedule(Observer):
-    """Write, before every `auto-schedule` of a pipeline, how it will schedule each function and why."""
+    """Write, before every `auto-schedule` of a pipeline, how each function is scheduled and why.
+
+    That includes the functions that `version-sizes` has scheduled before.
+    """
 
     write: Callable[[str], None]
     target: Target
+    _versioned: dict[str, RuleOutcome] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         facts_of(self.target)
 
     def before(self, at: int, current: Pass, module: IRModule) -> None:
-        if isinstance(current, AutoSchedule):
+        if isinstance(current, VersionSizes):
+            self._versioned |= {outcome.name: outcome for outcome in versioned_functions(module, self.target)}
+        elif isinstance(current, AutoSchedule):
             outcomes = schedule_module(module, lambda func: function_facts(func, self.target))
+            outcomes = [outcome if outcome.func else self._versioned.get(outcome.name, outcome) for outcome in outcomes]
             self.write(report(outcomes, kernel_origins(module)))
+            self._versioned.clear()

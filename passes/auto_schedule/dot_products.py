@@ -75,8 +75,8 @@ def _choose_tile(kernel: Kernel, product: Contraction) -> tuple[int, int]:
     max_accumulators = kernel.facts.vector_registers // 2
     candidates = [
         (rows, columns)
-        for rows in _divisors(product.extent(product.m), max_accumulators)
-        for columns in _divisors(product.extent(product.n), MAX_STREAMS)
+        for rows in _tile_sizes(kernel, product, product.m, max_accumulators)
+        for columns in _tile_sizes(kernel, product, product.n, MAX_STREAMS)
         if rows * columns <= max_accumulators
     ]
 
@@ -94,8 +94,14 @@ def _choose_tile(kernel: Kernel, product: Contraction) -> tuple[int, int]:
     return rows, kernel.choose("columns", "columns of these dot products", costs, "tile")
 
 
-def _divisors(size: int | None, max_divisor: int) -> list[int]:
-    return [n for n in range(1, max_divisor + 1) if n == 1 or size and size % n == 0]
+def _tile_sizes(kernel: Kernel, product: Contraction, position: int | None, largest: int) -> list[int]:
+    """Return the sizes of a tile along an axis: divisors of its extent, and a few where one of several is unknown."""
+    size = product.extent(position)
+    if size is not None:
+        return [n for n in range(1, largest + 1) if n == 1 or size % n == 0]
+    assert position is not None
+    greatest = kernel.bounds(product.stage.loops[position].extent)[1]
+    return [1] if greatest is None else [n for n in (1, 2, 3) if n <= min(largest, greatest)]
 
 
 def _split_into_lanes(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from types import MappingProxyType
 from typing import Any, Generic, NoReturn, TypeVar
 
 from mlcc.ir import tir
@@ -28,6 +30,7 @@ def not_applicable(why: str) -> NoReturn:
 
 Facts = TypeVar("Facts")
 T = TypeVar("T")
+Bounds = tuple[int, int | None]  # the least and the greatest value of a size, None: any
 
 
 class AnyKernel(Generic[Facts]):
@@ -36,8 +39,11 @@ class AnyKernel(Generic[Facts]):
     Stages are looked up anew after each step.
     """
 
-    def __init__(self, sch: Schedule, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> None:
-        self.sch, self.name, self.facts, self._constants = sch, name, facts, constants
+    def __init__(
+        self, sch: Schedule, name: str, facts: Facts, constants: frozenset[int] = frozenset(),
+        sizes: Mapping[str, Bounds] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        self.sch, self.name, self.facts, self._constants, self._sizes = sch, name, facts, constants, sizes
         self.notes: list[str] = []  # descriptions of the choices, for reports
         self.offers: list[TuningChoice] = []  # choices in order
         self._requested = RequestedChoices()
@@ -45,18 +51,22 @@ class AnyKernel(Generic[Facts]):
         self._memo: dict[str, tuple[Schedule, Any]] = {}  # shared by the kernels of all rules
 
     @staticmethod
-    def of(func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> AnyKernel[Facts]:
+    def of(
+        func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[int] = frozenset(),
+        sizes: Mapping[str, Bounds] = MappingProxyType({}),
+    ) -> AnyKernel[Facts]:  # fmt: skip
         """Return the kernel of an unscheduled function.
 
-        `constants` are the parameters for which every caller gives constants.
+        `constants` are the parameters for which every caller gives constants, `sizes` the bounds of unknown sizes, by
+        name, that choices may rely on.
         """
         sch = Schedule(IRModule({name: func}))
         sch.work_on(name)
-        return AnyKernel(sch, name, facts, constants)
+        return AnyKernel(sch, name, facts, constants, sizes)
 
     def copy_for_rule(self, requested: RequestedChoices | None = None) -> AnyKernel[Facts]:
         """Return a copy of the kernel for another rule, with the requested choices."""
-        kernel = AnyKernel(self.sch.copy(), self.name, self.facts, self._constants)
+        kernel = AnyKernel(self.sch.copy(), self.name, self.facts, self._constants, self._sizes)
         kernel.notes += self.notes
         kernel._memo = self._memo
         kernel._requested = requested or self._requested
@@ -159,6 +169,18 @@ class AnyKernel(Generic[Facts]):
         Values computed from such buffers alone cost nothing at run time.
         """
         return any(self.func.buffers[n] is buffer for n in self._constants)
+
+    def bounds(self, extent: tir.Expr) -> Bounds:
+        """Return the least and the greatest value (None: any) that an extent has in calls of the kernel."""
+        known = tir.const_int(extent)
+        if known is not None:
+            return known, known
+        return self._sizes.get(extent.name, (0, None)) if isinstance(extent, tir.Var) else (0, None)
+
+    def bounds_of_loops(self, stage: Stage, positions: Sequence[int]) -> Bounds:
+        """Return the least and the greatest number of iterations (None: any) of some loops of a stage together."""
+        lows, highs = zip((1, 1), *(self.bounds(stage.loops[n].extent) for n in positions), strict=True)
+        return prod(lows), None if None in highs else prod(highs)
 
     # ------------------------------------------------------------ handles
 

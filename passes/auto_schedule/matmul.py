@@ -38,7 +38,7 @@ from mlcc.passes.auto_schedule.products import (
     shared_columns,
 )
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
-from mlcc.passes.auto_schedule.tiles import PARTS, Tile, tiles
+from mlcc.passes.auto_schedule.tiles import PARTS, TYPICAL_SIZES, Tile, tiles, typical_sizes
 from mlcc.passes.auto_schedule.tuning_choices import UNRATED_COST, divisors, nearest_first
 from mlcc.passes.auto_schedule.widen_half import widened_dtype
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
@@ -126,10 +126,15 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
     in_cache = rhs_bytes is not None and rhs_bytes <= min(facts.l2_bytes * 3 // 4, MAX_ROW_MAJOR_BYTES)
     readable_in_rows = in_rows and in_cache and (n or 0) >= lanes
     is_constant = kernel.is_constant(product.rhs.buffer)
-    reused = (product.reuse or 0) >= (MIN_PANEL_REUSE_ROW_MAJOR if in_rows else MIN_PANEL_REUSE)
+    readers = [p for p in product.stage.spatial if not product.rhs.has(p)]
+    least_reuse, greatest_reuse = kernel.bounds_of_loops(product.stage, readers)
+    reused = least_reuse >= (MIN_PANEL_REUSE_ROW_MAJOR if in_rows else MIN_PANEL_REUSE)
+    rarely_reused = greatest_reuse is not None and greatest_reuse < MIN_PANEL_REUSE
     # reuse is unknown: packing for one row costs less than many separate short dot products
     long_depth = depth is not None and depth >= MIN_DOT_VECTORS * lanes
-    unknown_reuse = product.reuse is None and not in_rows and not long_depth and (n is None or n >= lanes)
+    unknown_reuse = (
+        product.reuse is None and not rarely_reused and not in_rows and not long_depth and (n is None or n >= lanes)
+    )
     pack_rhs = is_constant or unknown_reuse or (reused and not readable_in_rows) or groups is not None
     if not pack_rhs and not in_rows:
         if dot_products_mismatch(kernel, product) is None:
@@ -142,8 +147,11 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
     reserved = groups.reserved_registers(kernel) if groups else None
     halves = pack_rhs and groups is None  # half vectors in rows often cross cache lines
     panel_columns = shared_columns(kernel, product, m)
+    unknown_height = [product.m] if product.m is not None and m is None else []
+    heights = typical_sizes(*kernel.bounds_of_loops(product.stage, unknown_height)) if unknown_height else TYPICAL_SIZES
     candidates = [
-        (1 / tile.efficiency(m, n), tile) for tile in tiles(facts, m, n, lanes, reserved, halves, panel_columns)
+        (1 / tile.efficiency(m, n, heights), tile)
+        for tile in tiles(facts, m, n, lanes, reserved, halves, panel_columns, heights=heights)
     ]
     tile = choose_tile(kernel, candidates, PARTS)
     lhs_along_rows = product.m is not None and product.contiguous_axis(product.lhs) == product.m

@@ -60,7 +60,7 @@ _POINTERS = ("call_llvm_intrin", "tvm_struct_get", "tvm_stack_make_array")
 
 def is_worth_parallelizing(kernel: Kernel, stage: Stage) -> bool:
     """Return True if a stage has enough work for several threads; unknown extents are taken to be large."""
-    times = stage.iterations
+    times = kernel.bounds_of_loops(stage, range(len(stage.loops)))[1]
     return times is None or times * stage.operations >= kernel.facts.parallel_operations
 
 

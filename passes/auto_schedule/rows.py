@@ -100,11 +100,12 @@ def split_reduction(
     lanes = kernel.facts.lanes(stage.element_bytes)
     extents = [stage.extents[n] for n in stage.reduced]
     iterations = None if None in extents else prod(n for n in extents if n is not None)
-    if lanes < 2 or (iterations is not None and iterations < 2 * lanes):
+    greatest = kernel.bounds_of_loops(stage, stage.reduced)[1]
+    if lanes < 2 or (greatest is not None and greatest < (2 if greatest == iterations else 1) * lanes):
         return [(block, "short")]
     loops = [kernel.loops(block)[n] for n in stage.reduced]
     options = [
-        _accumulators_and_fit(iterations, extents[-1], lanes, n)
+        _accumulators_and_fit(iterations, _typical(kernel, stage), lanes, n)
         for n in (max_vectors, 2 * max_vectors, max_vectors // 2, 1)
         if n
     ]
@@ -141,6 +142,12 @@ def _accumulators_and_fit(times: int | None, last: int | None, lanes: int, max_c
         if candidate and times is not None and times % (candidate * lanes) == 0:
             return candidate, True
     return _accumulators(last, lanes, max_count), False
+
+
+def _typical(kernel: Kernel, stage: Stage) -> int | None:
+    """Return the extent of the last loop of a reduction, or the least one of several; None if there is no greatest."""
+    least, greatest = kernel.bounds(stage.loops[stage.reduced[-1]].extent)
+    return least if greatest is not None else None
 
 
 def _distinct_counts(ways: Sequence[tuple[int, bool]]) -> list[int]:

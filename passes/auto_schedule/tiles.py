@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isqrt
 from operator import attrgetter
 
 from mlcc.machine.cpu_tables import CpuFacts
@@ -34,24 +35,27 @@ class Tile:
     def columns(self) -> int:
         return self.vectors * self.lanes
 
-    def efficiency(self, m: int | None, n: int | None) -> float:
+    def efficiency(self, m: int | None, n: int | None, heights: Sequence[int] = TYPICAL_SIZES) -> float:
         """Return the share of the multipliers' time that computes results.
 
         The rest is taken by loads, and by lanes past the end. A tail runs in a smaller tile; an unknown width is padded
-        to whole tiles, and an unknown height is a mean over typical ones.
+        to whole tiles, and an unknown height is a mean over typical `heights`.
         """
         if m == 0 or n == 0:
             return 1.0
         if m is None:
-            return sum(self.efficiency(height, n) for height in TYPICAL_SIZES) / len(TYPICAL_SIZES)
-        height = m
+            return sum(self._efficiency(height, n, True) for height in heights) / len(heights)
+        return self._efficiency(m, n, False)
+
+    def _efficiency(self, height: int, n: int | None, unknown: bool) -> float:
+        """Return `efficiency` for a height. If it is unknown to the code, the tiles of a tail are all of full width."""
         width = self.columns if n is None else n
         vectors = -(-width // self.lanes)
-        time = sum(
-            down * across * self._step_cost(r, v)
-            for r, down in _tiles_along(height, self.rows)
-            for v, across in _tiles_along(vectors, self.vectors)
-        )
+        time = 0.0
+        for r, down in _tiles_along(height, self.rows):
+            whole = -(-vectors // self.vectors) * self.vectors
+            for v, across in _tiles_along(whole if unknown and r < self.rows else vectors, self.vectors):
+                time += down * across * self._step_cost(r, v)
         multiplier_share = height * width / self.lanes * self.cost / time
         return multiplier_share * (_mean_utilization(self.columns) if n is None else 1.0)
 
@@ -60,6 +64,15 @@ class Tile:
         sums = rows * vectors
         loads = ROW_LOAD * rows + self.cost * VECTOR_LOAD * self.lines * vectors
         return (self.cost * sums + loads) * max(1.0, self.in_flight / sums)
+
+
+def typical_sizes(least: int, greatest: int | None) -> tuple[int, ...]:
+    """Return sizes that stand for an unknown one with these bounds (None: any)."""
+    if least <= TYPICAL_SIZES[0] and greatest is None:
+        return TYPICAL_SIZES
+    if greatest is None:  # with remainders that differ, by whatever tiles divide them
+        return (least, 2 * least + 1, 4 * least + 3, *(n for n in TYPICAL_SIZES if n > 4 * least + 3))
+    return tuple(sorted({least, isqrt(least * greatest), greatest}))
 
 
 def _matches_panels(columns: int, panel: int) -> bool:
@@ -79,7 +92,7 @@ def _mean_utilization(step: int) -> float:
 
 def tiles(
     facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True,
-    panel: int = 0, anywhere: bool = False,
+    panel: int = 0, anywhere: bool = False, heights: Sequence[int] = TYPICAL_SIZES,
 ) -> list[Tile]:  # fmt: skip
     """Return all tiles for sizes (None: unknown), best first, by their use of the multipliers.
 
@@ -87,7 +100,7 @@ def tiles(
     columns. Among equals, full vectors come first, then fewer loads, then fewer rows. `spare`: registers for other
     values (None: an operand, and without FMA a product). `panel`: the columns of given panels (0: none); a tile reads
     whole ones, or a part of one. `anywhere`: vectors may begin anywhere in a cache line and cross it; then a tile of
-    one vector, which needs a load for each multiplication, would be bound by loads.
+    one vector, which needs a load for each multiplication, would be bound by loads. `heights` stand for an unknown `m`.
     """
     registers = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
     # half a vector holds all columns: never slower, and twice as fast on CPUs that split vectors
@@ -106,7 +119,7 @@ def tiles(
         )
         for width, cost in widths
         for vectors in range(1, max(min(registers // 2, registers if n is None else -(-n // width)), 1) + 1)
-        for rows in range(1, min(registers, m or registers) + 1)
+        for rows in range(1, min(registers, m or max(heights)) + 1)
         if rows * vectors + min(rows, vectors) <= registers
         and _matches_panels(vectors * width, panel)
         and (vectors > 1 or not anywhere or (n is not None and n <= width))
@@ -114,7 +127,7 @@ def tiles(
 
     def worth(tile: Tile) -> tuple[float, int, int, int]:
         tails = tile.rows * (tile.rows - 1) // 2 * tile.vectors if m is None else 0
-        value = tile.efficiency(m, n) - TAIL_COST * tails
+        value = tile.efficiency(m, n, heights) - TAIL_COST * tails
         return round(value, 4), tile.lanes, -(tile.rows + tile.vectors), -tile.rows
 
     return sorted(candidates, key=worth, reverse=True)

@@ -11,7 +11,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import HANDLE
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, map_children, replace, walk
-from mlcc.ir.visit import substitute
+from mlcc.ir.visit import fresh_var, renew_vars, substitute
 from mlcc.passes.lowering.narrow_floats import OPERATOR, is_operator, promote_func, uses_narrow_floats
 from mlcc.relax.construct import CALL_TIR, CALL_TIR_INPLACE
 from mlcc.relax.queries import tir_callee
@@ -148,7 +148,7 @@ class _Builder:
         outputs = tuple(next(remaining) if w is None else w for w in written)
         root = func.root
         assert root is not None
-        substitutions: dict[Any, Any] = {n: _fresh(n) for n in set(walk(func)) if isinstance(n, tir.Var)}
+        substitutions: dict[Any, Any] = {n: fresh_var(n) for n in set(walk(func)) if isinstance(n, tir.Var)}
         actuals: list[Any] = [self.argument(a) for a in arguments.fields] + list(result_buffers)
         symbolic = call.args[2] if len(call.args) > 2 else None
         if symbolic is not None:
@@ -293,16 +293,6 @@ def extract_function(
 def handle(buffer: tir.Buffer) -> tir.Var:
     """Return a handle parameter for a buffer."""
     return tir.Var(f"p_{buffer.name}", HANDLE)
-
-
-def _fresh(var: tir.Var) -> tir.Var:
-    return tir.Var(var.name, var.dtype, var.pointer)
-
-
-def renew_vars(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Return the function with fresh variables and buffers: two functions never share one."""
-    variables = {n for n in walk(func) if isinstance(n, tir.Var)}
-    return substitute(func, {v: _fresh(v) for v in variables})
 
 
 def _merge_regions(node: Any) -> Any:

@@ -12,8 +12,8 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, find, replace, walk
 from mlcc.ir.versions import CPU, PANEL_BYTES, VERSIONS, cpu_of, version_names
+from mlcc.ir.visit import renew_vars
 from mlcc.machine.target import LlvmTarget
-from mlcc.passes.fusion.fused_kernel import renew_vars
 from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.lowering.versions import version_options
 from mlcc.passes.manage.manager import Pass, PassContext

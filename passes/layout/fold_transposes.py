@@ -9,11 +9,10 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.ir.visit import Rewriter
+from mlcc.ir.visit import Rewriter, renew_vars
 from mlcc.passes.auto_schedule.contraction import match_contraction
 from mlcc.passes.auto_schedule.eligibility import why_ineligible
 from mlcc.passes.auto_schedule.stage import stages_of
-from mlcc.passes.fusion.fused_kernel import renew_vars
 from mlcc.passes.fusion.transposed_copies import Axes, permutation
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions

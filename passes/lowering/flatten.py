@@ -31,13 +31,16 @@ from mlcc.passes.manage.stages import FLAT, LOOPS
 
 def flatten_buffers(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc]) -> tir.PrimFunc:
     """Return `func` with one index per access. `functions` are the PrimFuncs of the module. Raises CompileError."""
-    flattener = _Flattener(functions)
+    flattener = _Flattener(functions, frozenset(symbols_of(func)))
     params = [b for b in func.buffers if b is not None]
     flattener.by_data.update({b.data: b for b in reversed(params)})
     body = flattener.body(func.body)
     used = [(flattener.flat[b], b) for b in params if flattener.flat.get(b, b) is not b]
     head = tuple(tir.DeclBuffer(flat, buffer.data) for flat, buffer in used)
     return replace(func, body=(*head, *body))
+
+
+_MAX_BOUNDED_SIZE = 1 << 12  # elements of memory that is allocated by a bound of its size
 
 
 def _is_zero(offset: Expr | None) -> bool:
@@ -94,11 +97,41 @@ def _cast_index(dtype: DType, index: Expr) -> Expr:
 
 
 class _Flattener(TirMutator):
-    def __init__(self, functions: Mapping[str, tir.PrimFunc]) -> None:
+    def __init__(self, functions: Mapping[str, tir.PrimFunc], sizes: frozenset[tir.Var]) -> None:
         self._functions = functions
+        self._sizes = sizes
         self.flat: dict[tir.Buffer, tir.Buffer] = {}
         self.by_data: dict[tir.Var, tir.Buffer] = {}
         self._analyzer = Analyzer()
+        self._known: dict[tir.Var, Expr] = {}  # sizes where the code runs for one value alone
+
+    def var(self, node: tir.Var) -> Expr:
+        return self._known.get(node, node)
+
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        match node.condition:
+            case tir.EQ(lhs=tir.Var() as size, rhs=tir.IntImm() as value) if size in self._sizes:
+                before, self._known = self._known, {**self._known, size: value}
+                then = self.body(node.then_body)
+                self._known = before
+            case tir.LT(lhs=tir.Var() as size, rhs=tir.IntImm()) if size in self._sizes:
+                with self._analyzer.constraint(node.condition):
+                    then = self.body(node.then_body)
+            case _:
+                return super().stmt_if(node)
+        return replace(node, then_body=then, else_body=None if node.else_body is None else self.body(node.else_body))
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        """Allocate memory of unknown size by a small bound of it, if conditions around it give one."""
+        data = node.buffer.data
+        self.by_data[data] = node.buffer
+        flat = self.buffer(node.buffer)
+        (size,) = flat.shape
+        if tir.const_int(size) is None:
+            most = self._analyzer.bound(size).max
+            if most <= _MAX_BOUNDED_SIZE:
+                flat = self.flat[node.buffer] = replace(flat, shape=(c.const(int(most), size.dtype),))
+        return replace(node, buffer=flat)
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if tir.const_int(node.step) in (None, 1):

@@ -40,18 +40,20 @@ from mlcc.passes.lowering.folding import Folding, copy_body
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.lowering.symbols import symbols_of
 from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.lowering.vector_legality import linear_form
 from mlcc.passes.manage.stages import FLAT
 
 PARTITION = "mlcc.partition"  # the annotation of a loop that is not divided, with the value 0
-_MAX_COPIES = 8  # all copies in a function together are at most so many times as long as one may be
+# all copies in a function, or in each of its versions for sizes, are at most so many times as long as one may be
+_MAX_COPIES = 8
 _MAX_TAILS = 16  # most branches on what is left of an iteration
 
 
 def partition_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
     """Return `func` (flat code) with loops divided; a copied body has at most `limit` statements after unrolling."""
-    return replace(func, body=_Partitioner(limit).body(func.body)) if limit > 0 else func
+    return replace(func, body=_Partitioner(limit, frozenset(symbols_of(func))).body(func.body)) if limit > 0 else func
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +103,25 @@ class _Tail:
 
 
 class _Partitioner(TirMutator):
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, sizes: frozenset[tir.Var]) -> None:
         self._limit = limit
+        self._sizes = sizes
         self._budget = limit * _MAX_COPIES
         self._analyzer = Analyzer()
         self._greatest: dict[tir.Var, Expr] = {}  # the greatest value of variables that are partitioned
 
     def expr(self, node: Expr) -> Expr:
         return node
+
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        if node.else_body is None or not used_vars(node.condition) <= self._sizes:
+            return super().stmt_if(node)
+        budget = self._budget  # of each version for a range of a size
+        then, then_left = self.body(node.then_body), self._budget
+        self._budget = budget
+        other = self.body(node.else_body)
+        self._budget = min(self._budget, then_left)
+        return replace(node, then_body=then, else_body=other)
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if tir.const_int(node.step) not in (None, 1) or tir.const_int(node.annotations.get(PARTITION, 1)) == 0:

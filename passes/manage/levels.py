@@ -1,5 +1,7 @@
 """The pipelines of the optimization levels as text: shared parts, and those that suit any target."""
 
+# the passes that schedule functions by rules, the first of which `apply-tuned` comes before
+SCHEDULING = ("version-sizes", "auto-schedule")
 SHAPES = "normalize,broadcast-operands,check-shapes"
 # fold the results of `R.ones` and the like as those of other operators, for packed weights and masks
 FOLDED = "fold-constants{created=65536}"
