@@ -56,6 +56,7 @@ def page(record: Record, startup: Sequence[Sequence[str]] = ()) -> str:
         lines = [line for line in record.lines if line.threads == threads]
         out += ["", f"## {threads} thread{'s' if threads > 1 else ''}", ""]
         out += [*table(lines), "", *summary(lines)]
+    out += preparation(record.lines)
     out += objects(record.lines)
     if startup:
         out += ["", "## From the shell to the first result", "", "The perceptron 784-128-10, a process each.", ""]
@@ -82,6 +83,29 @@ def summary(lines: Sequence[Line]) -> list[str]:
         worst = ", ".join(f"{x.workload} {r:.2f} x" for r, x in portable if r > PORTABLE_GOAL)
         out.append(f"Portable builds take {middle:.2f} x the time of native ones (median); over {PORTABLE_GOAL} x: ")
         out[-1] += f"{worst or 'none'}."
+    return out
+
+
+def preparation(lines: Sequence[Line]) -> list[str]:
+    """Return the table of compile times and memory with the fewest threads that were measured."""
+    fewest = min((line.threads for line in lines), default=1)
+    prepared = [line for line in lines if line.threads == fewest]
+    peers = [p for p in PEERS if any(p in line.results and not line.results[p].error for line in prepared)]
+    peers = [p for p in peers if p not in ("portable", "numpy")]  # as mlcc, and nothing to prepare
+    if not peers:
+        return []
+    out = ["", "## Compile time and memory", ""]
+    out += [
+        "Seconds from the model in memory to a function, and MiB by which the process grew until its first call was"
+    ]
+    out += [f"over, at the peak; {fewest} thread{'s' if fewest > 1 else ''}.", ""]
+    out += [f"| workload | {' | '.join(f'{p} s' for p in peers)} | {' | '.join(f'{p} MiB' for p in peers)} |"]
+    out += ["| --- |" + " ---: |" * (2 * len(peers))]
+    for line in prepared:
+        results = [r if (r := line.results.get(p)) is not None and not r.error else None for p in peers]
+        cells = [line.workload, *("-" if r is None else f"{r.prepare:.2f}" for r in results)]
+        cells += ["-" if r is None else f"{r.memory / 2**20:.0f}" for r in results]
+        out += [f"| {' | '.join(cells)} |"]
     return out
 
 

@@ -59,6 +59,7 @@ class Result:
     native: float | None = None
     prepare: float = 0.0
     size: int = 0  # bytes of what is shipped, where the competitor can tell
+    memory: int = 0  # bytes by which the process grew until its first call was over, at the peak
     off: float = 0.0
     note: str = ""
     error: str = ""
@@ -202,7 +203,7 @@ def race_on(request: dict[str, Any], running: list[Competitor], plan: SessionPla
             result.error = answer["error"]
             continue
         result.prepare, result.off, result.note = answer["prepare"], answer["off"], answer["note"]
-        result.size = answer["size"]
+        result.size, result.memory = answer["size"], answer["memory"]
         if not result.off <= tolerance:
             result.error = f"wrong by {result.off:.1e} of the largest value"
             continue

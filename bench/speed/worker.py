@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from bench.compile.child import peak_bytes
 from bench.measure import prefer
 
 OURS = ("mlcc", "portable")
@@ -45,7 +46,10 @@ class Worker:
         self, path: str, graph: dict[str, Any], source: str, folder: str, trials: int, level: int, onnx: str = "",
         precision: str = "f32",
     ) -> dict[str, Any]:  # fmt: skip
-        """Prepare a workload whose arrays are at `path`; return the time that took and the error of the result."""
+        """Prepare a workload whose arrays are at `path`; return the time that took and the error of the result.
+
+        `memory`: by how many bytes the process grew, at its peak, until the first call was over.
+        """
         import numpy as np
 
         from bench.speed.graph import Graph
@@ -60,16 +64,18 @@ class Worker:
             Graph.of(graph), source, kinds["inputs"], kinds["weights"], folder, trials, onnx, level, precision
         )  # fmt: skip
         self.ready = None
+        before = forget_peak()
         began = time.perf_counter()
         self.ready, self.work = self.peer.prepare(work), work
         prepared = time.perf_counter() - began
         self.ready.call()
+        memory = peak_bytes() - before
         got, want = self.ready.result(), kinds["expected"]["out"]
         if got.shape != want.shape:
             raise ValueError(f"the result has shape {got.shape}, not {want.shape}")
         off = float(np.abs(got.astype(np.float64) - want).max(initial=0) / max(1e-30, np.abs(want).max(initial=0)))
         size = 0 if self.ready.size is None else self.ready.size()
-        return {"prepare": prepared, "off": off, "note": self.ready.note, "size": size}
+        return {"prepare": prepared, "off": off, "note": self.ready.note, "size": size, "memory": memory}
 
     def sample(self, least: float, number: int = 0, plain: bool = False) -> dict[str, Any]:
         """Seconds per call, by the clock and of CPU time; as many calls as take `least` seconds, if no number is given.
@@ -119,6 +125,16 @@ class Worker:
         for _ in range(number):
             call()
         return time.perf_counter() - began, time.process_time() - cpu
+
+
+def forget_peak() -> int:
+    """Make the peak memory of this process what it has now, and return that in bytes (the old peak, if not on Linux).
+
+    Source: proc(5), `clear_refs`.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    return peak_bytes()
 
 
 def waiting() -> float:

@@ -84,6 +84,7 @@ def test_dead_competitors_are_restarted(tmp_path: Path) -> None:
         results = race(workload, running, SessionPlan(rounds=3, seconds=0.1, sample=1e-4, level=1), tmp_path)
     assert [(r.peer, r.error) for r in results] == [("mlcc", ""), ("portable", ""), ("numpy", "")]
     assert [r.size > 400_000 for r in results] == [True, True, False]
+    assert all(r.prepare > 0 and r.memory >= 0 for r in results) and results[0].memory > 400_000
     assert all(3 <= len(r.times) == len(r.waited) <= 12 for r in results)
     assert results[0].native is not None and 0 < results[0].native < 1
     assert all(0 < t < 1 for r in results for t in r.times)
@@ -117,7 +118,7 @@ def test_disturbed_samples_do_not_count() -> None:
 def record() -> Record:
     line = Line("a<b", 1, 1e-3, 2e-3)
     line.results = {
-        "mlcc": Result("mlcc", [4e-3] * 3, [0.0] * 3),
+        "mlcc": Result("mlcc", [4e-3] * 3, [0.0] * 3, prepare=0.25, memory=5 << 20),
         "numpy": Result("numpy", [8e-3] * 3, [0.0] * 3),
         "portable": Result("portable", [6e-3] * 3, [0.0] * 3, size=3 << 10),
         "jax": Result("jax", [2e-3] * 3, [0.0] * 3),
@@ -133,6 +134,7 @@ def test_report_shows_what_was_measured(tmp_path: Path) -> None:
     assert "| a<b | 1.00 | 2.00 | 4.00 | 0.50 x | 6.00 | 8.00 | **2.00** | - |" in text
     assert "1.50 x the time of native ones" in text and "over 1.1 x: a<b 1.50 x." in text
     assert "| a<b | - | 3 |" in text, "the sizes of objects"
+    assert "| a<b | 0.25 | 0.00 | 5 | 0 |" in text, "compile time and memory of mlcc and jax"
     assert "- tvm, a<b: no tuner" in text
     assert "mlcc is the fastest in 0 of 1." in text and "Behind: a<b 0.50 x (jax)." in text
     assert "| mlcc run | 80 | 70 | 30 |" in page(found, [["mlcc run", "80", "70", "30"]])
