@@ -46,8 +46,9 @@ class LazyFunction:
 class BuildOptions:
     """The options of a build besides the target; see `mlcc.build`. `pipeline` is the pipeline that has been run.
 
-    With `profile` the code counts the time of each kernel, for `mlcc bench --profile`. With `debug_lines` it says for
-    its instructions which line of the source they come from: as `.loc` in assembly and PTX, as `#line` in C.
+    With `profile` the code counts and logs the time of each kernel (`mlcc bench --profile`, `mlcc run --trace`). With
+    `observe` it calls an observer after each kernel (`mlcc run --check-nan`). With `debug_lines` it says for its
+    instructions which line of the source they come from: as `.loc` in assembly and PTX, as `#line` in C.
     """
 
     prefix: str | None = None
@@ -57,6 +58,7 @@ class BuildOptions:
     allow_native: bool = True
     profile: bool = False
     debug_lines: bool = False
+    observe: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -147,7 +147,7 @@ def build(
     mod: IRModule | Func, target: str | Target = "llvm", opt_level: int | None = None,
     pipeline: str | Pipeline | None = None, *, prefix: str | None = None, allow_extern: Sequence[str] = (),
     allow_native: bool = True, sanitize: bool = False, observers: Sequence[Observer] = (), db: str | None = None,
-    profile: bool = False, debug_lines: bool = False,
+    profile: bool = False, debug_lines: bool = False, observe: bool = False,
 ) -> Artifact:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
@@ -156,7 +156,8 @@ def build(
     module may call; `allow_native` permits embedded LLVM IR (`pragma_import_llvm`). With `sanitize` every access of a
     PrimFunc is checked, and parallel loops run serially; an invalid access ends the call with an error. `observers`
     observe the passes. `db` is a database of `mlcc tune`, whose schedules take precedence over the schedule rules
-    (`apply-tuned`). With `profile` the code counts the time of each kernel (`mlcc bench --profile`). With `debug_lines`
+    (`apply-tuned`). With `profile` the code counts and logs the time of each kernel (`mlcc bench --profile`,
+    `mlcc run --trace`); with `observe` it calls an observer after each one (`mlcc run --check-nan`). With `debug_lines`
     code says which lines of the module's text it comes from: `.loc` in assembly and PTX, `#line` in C. Raises
     CompileError.
     """
@@ -184,6 +185,9 @@ def build(
     if profile and where.kind != "llvm":
         help = f"profile it with the tools of {where.kind}, or for this CPU: -t 'llvm{{cpu=native}}'"
         raise CompileError(error("E0876", f"code for {where.kind} has no counters", help=help))
+    if observe and not (backend.loadable.runs):
+        help = "observe it on this CPU, -t 'llvm{cpu=native}', or emulated: -t cuda --emulate"
+        raise CompileError(error("E0876", f"code for {where.kind} cannot be observed", help=help))
     passes = build_pipeline(module, where, level, pipeline, sanitize, db)
     if db is not None:
         _warn_unused_records(passes, db, observers)
@@ -201,7 +205,9 @@ def build(
         raise
     try:
         _check_operators(lowered)
-        options = BuildOptions(prefix, level, str(passes), tuple(allow_extern), allow_native, profile, debug_lines)
+        options = BuildOptions(
+            prefix, level, str(passes), tuple(allow_extern), allow_native, profile, debug_lines, observe
+        )
         with working("generate code", contains_others=True):
             return backend.compile(lowered, where, options)
     except (MlccError, RecursionError, MemoryError):

@@ -99,6 +99,10 @@ class CallError(MlccError, TypeError, ValueError):
     """Raised for arguments that do not fit the called function."""
 
 
+class NotFiniteError(MlccError):
+    """Raised out of a checked run at the first call that makes a NaN or an infinity (exit code 3)."""
+
+
 class LoadError(MlccError):
     """Raised for an artifact that cannot be loaded: damaged, not an artifact, or made by another version."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -25,10 +26,9 @@ from mlcc.cli.options import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from mlcc.report.trace_events import Trace
+    from mlcc.cli.run_checks import Call, Comparison
 
     Span = Callable[[str], AbstractContextManager[None]]  # of a stage of the command
-    Call = Callable[[Any, Any, Any], Any]  # of a function, of an executable, with arguments
 
 
 @click.command("run")
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     help="Where results go: `out`, or `out0`, `out1`, ...; those of a PrimFunc by their names (default: shown).",
 )  # fmt: skip
 @click.option("--expect", metavar="FILE", help="Compare the results with these; exit 3 if they differ.")
+@click.option(
+    "--compare-with", metavar="torch|onnx|interp|MODEL",
+    help="Compare the results with those of PyTorch (.pt2) or ONNX Runtime (.onnx), which run FILE or the MODEL it was "
+    "imported from, with your rights, or of the interpreter; exit 3 if they differ.",
+)  # fmt: skip
 @click.option("--rtol", metavar="NUMBER", default=1e-5, show_default=True)
 @click.option("--atol", metavar="NUMBER", default=1e-6, show_default=True)
 @click.option("--func", metavar="NAME", help="The function to run (default: main, or the only one).")
@@ -49,6 +54,12 @@ if TYPE_CHECKING:
     "--sanitize", is_flag=True, help="Check every access: bounds, reads of uninitialized memory, races of T.parallel."
 )
 @trace_option("Write a trace of the run: kernels, each thread's share of parallel loops, packed calls, waiting.")
+@click.option(
+    "--check-nan",
+    is_flag=True,
+    help="Name the first kernel that makes a NaN or an infinity out of inputs without; exit 3.",
+)
+@click.option("--allow-inf", is_flag=True, help="Let --check-nan look for NaNs alone.")
 @click.option("--no-check", is_flag=True, help="Emulate without checks: faster.")
 @target_option("llvm{cpu=native}")
 @level_option
@@ -61,11 +72,10 @@ if TYPE_CHECKING:
 @warnings_option
 def command(
     file: str, inputs: tuple[str, ...], weights: tuple[str, ...], is_random: bool, sizes: tuple[str, ...],
-    ignore_extra: bool, output: str | None, expect: str | None,
-    rtol: float, atol: float, func: str | None,
-    emulate: bool, sanitize: bool, trace_path: str | None, no_check: bool, target: str, level: int | None,
-    pipeline: str | None, db: str | None, allow_extern: tuple[str, ...], allow_native: bool, envs: tuple[str, ...],
-    threads: int | None,
+    ignore_extra: bool, output: str | None, expect: str | None, compare_with: str | None, rtol: float, atol: float,
+    func: str | None, emulate: bool, sanitize: bool, trace_path: str | None, check_nan: bool, allow_inf: bool,
+    no_check: bool, target: str, level: int | None, pipeline: str | None, db: str | None,
+    allow_extern: tuple[str, ...], allow_native: bool, envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
     """Run a function of FILE, a text (.mlc) or an artifact (.o, .so).
 
@@ -87,13 +97,13 @@ def command(
     )
     from mlcc.outputs import Outputs
 
-    if not envs:
+    if not envs and compare_with is None:
         no_blas_threads()
     refuse_artifacts(db, file)
     arrays_read = input_files(inputs, weights, [expect])
     refuse_two_readers(file, *arrays_read)
     outputs = Outputs()
-    outputs.read(file, db, *arrays_read, *envs, *pipeline_files(pipeline, target))
+    outputs.read(file, db, _model_file(compare_with), *arrays_read, *envs, *pipeline_files(pipeline, target))
     outputs.write(output, "--out", "results")
     outputs.write(trace_path, "--trace", "trace")
     outputs.check()
@@ -111,7 +121,7 @@ def command(
             # a registered function may be part of the program, so its result is not cached
             exe = load_executable(
                 file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize,
-                db, trace_path is not None,
+                db, trace_path is not None, check_nan,
             )  # fmt: skip
             callee = find_function(exe, func)
             report_faults({file: exe}, callee.name, emulate)
@@ -125,38 +135,38 @@ def command(
                 outputs.save({output: arrays_content(output, results)})
         return results
 
+    call: Call = lambda exe, callee, given: callee.call_with_fresh_outputs(given)  # noqa: E731
+    comparison: Comparison | None = None
+    if check_nan:
+        from mlcc.cli.run_checks import checking_nan
+
+        call = checking_nan(call, file, allow_inf)
+    if compare_with is not None:
+        from mlcc.cli.run_checks import Comparison
+
+        comparison = Comparison(compare_with, file)
+        call = comparison.keeping_arguments(call)
     if trace_path is None:
-        results = run(lambda name: nullcontext(), lambda exe, callee, given: callee.call_with_fresh_outputs(given))
+        results = run(lambda name: nullcontext(), call)
     else:
+        from mlcc.cli.run_checks import logging
         from mlcc.cli.tracing import traced
         from mlcc.report.trace_events import Trace
 
         trace = Trace(f"mlcc run {file}")
         with traced(trace, trace_path, outputs):
-            results = run(trace.span, lambda exe, callee, given: call_traced(trace, file, exe, callee, given))
-    if output is None and expected is None:
+            results = run(trace.span, logging(call, file, trace))
+    if output is None and expected is None and comparison is None:
         print_results(results)
-    return 0 if expected is None or compare_results(results, expected, rtol, atol) else 3
+    good = expected is None or compare_results(results, expected, rtol, atol)
+    if comparison is not None:
+        good = comparison.show(rtol, atol, output) and good
+    return 0 if good else 3
 
 
-def call_traced(trace: Trace, path: str, exe: Any, callee: Any, arguments: Any) -> Any:
-    """Call a function, and add what its execution log has to the trace, also if it fails.
-
-    Raises CompileError E0876 for an artifact without a log.
-    """
-    from mlcc.errors import CompileError, error
-    from mlcc.report.run_trace import add_execution
-
-    log = exe.execution_log()
-    if log is None:
-        text = f"{path} is compiled already, and has no execution log"
-        raise CompileError(error("E0876", text, help="trace the text that it was compiled from: FILE.mlc"))
-    trace.when_written(lambda: add_execution(trace, log))
-    try:
-        with trace.span(f"call {callee.name}"):
-            return callee.call_with_fresh_outputs(arguments)
-    finally:
-        log.detach()
+def _model_file(compare_with: str | None) -> str | None:
+    """Return the file that --compare-with names, if it is not a word."""
+    return compare_with if compare_with is not None and os.path.splitext(compare_with)[1] else None
 
 
 def by_name(callee: Any, result: Any) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ import click
 import mlcc
 from mlcc.cli import signals
 from mlcc.codes.exit_codes import EXIT_CODES, SIGNALS
-from mlcc.errors import MachineError, MlccError, is_out_of_memory
+from mlcc.errors import MachineError, MlccError, NotFiniteError, is_out_of_memory
 from mlcc.temporaries import remove_temporaries
 
 if TYPE_CHECKING:
@@ -183,6 +183,8 @@ def _run(argv: list[str], settings: dict[str, str]) -> int:
     except MlccError as exc:
         report(exc, **settings)
         _show_cause(exc)
+        if isinstance(exc, NotFiniteError):
+            return EXIT_DIFFERENT
         return EXIT_MACHINE if isinstance(exc, MachineError) else EXIT_INPUT
     except click.exceptions.Exit as exc:
         return exc.exit_code

@@ -355,11 +355,12 @@ def build_artifact(
     observers: Sequence[Any] = (),
     db: str | None = None,
     profile: bool = False,
+    observe: bool = False,
 ) -> Any:
     """Compile a text file and show the warnings. Return the artifact.
 
     `told` gets the path if there were warnings. `observers` observe the passes; `db` is a database of tuned schedules.
-    `profile` adds counters and an execution log.
+    `profile` adds counters and an execution log, `observe` calls of an observer.
     """
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import build
@@ -381,6 +382,7 @@ def build_artifact(
             observers=[*observers, noted],
             db=db,
             profile=profile,
+            observe=observe,
         )
     if warn(module, target, noted.found) and told is not None:
         told.append(path)
@@ -400,6 +402,7 @@ def build_object(
     to_run: bool = False,
     db: str | None = None,
     profile: bool = False,
+    observe: bool = False,
 ) -> Sequence[bytes | bytearray | memoryview]:
     """Return the object of a text file, or another loadable artifact of the target, in pieces.
 
@@ -413,8 +416,9 @@ def build_object(
         if to_run:
             require_loadable(target)
         artifact = build_artifact(
-            path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told, db=db, profile=profile
-        )
+            path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told, db=db, profile=profile,
+            observe=observe,
+        )  # fmt: skip
         pieces: Sequence[bytes | bytearray | memoryview]
         pieces = artifact.pieces() if hasattr(artifact, "pieces") else [artifact.emit(artifact.loadable)]
         return pieces
@@ -427,7 +431,7 @@ def build_object(
         "target": target, "level": level_of(level, sanitize), "pipeline": pipeline,
         "from": None if pipeline is None else os.getcwd(), "extern": sorted(allow_extern), "native": allow_native,
         "prefix": prefix, "sanitize": sanitize, "warnings": warnings_wanted(), "records": records_key(db),
-        "plugins": plugins.state(), "profile": profile,
+        "plugins": plugins.state(), "profile": profile, "observe": observe,
     }  # fmt: skip
     if not keep or not covers_target(target):
         return make()
@@ -500,8 +504,12 @@ def load_executable(
     sanitize: bool = False,
     db: str | None = None,
     profile: bool = False,
+    observe: bool = False,
 ) -> Executable:
-    """Load an artifact file, or a text file compiled now or found in the cache; with an execution log if `profile`."""
+    """Load an artifact file, or a text file compiled now or found in the cache.
+
+    With `profile` a text's code has an execution log, with `observe` it calls an observer.
+    """
     from mlcc import backends
     from mlcc.loading import load
 
@@ -509,7 +517,7 @@ def load_executable(
         if is_artifact(path):  # which states its own target
             return load(artifact_source(path), allow_extern=allow_extern, emulate=True, check=check)
         require_gpu(target, "E0748")
-        loadable = build_artifact(path, target, level, pipeline, allow_extern, allow_native, db=db)
+        loadable = build_artifact(path, target, level, pipeline, allow_extern, allow_native, db=db, observe=observe)
         return load(loadable, allow_extern=allow_extern, emulate=True, check=check)
     if is_artifact(path):
         source = artifact_source(path)
@@ -519,6 +527,7 @@ def load_executable(
     pieces = build_object(
         path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True, db=db,
         profile=profile and not backends.of(target).emulated,  # a launch plan can always be logged
+        observe=observe,
     )  # fmt: skip
     if sum(map(len, pieces)) < _TEMP_FILE_THRESHOLD:
         loadable = b"".join(pieces)

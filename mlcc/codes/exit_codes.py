@@ -6,7 +6,7 @@ EXIT_CODES: dict[int, str] = {
     0: "done",
     1: "the input is wrong",
     2: "wrong usage",
-    3: "results differ (diff, --expect, --compare, --check-each)",
+    3: "results differ (diff, --expect, --compare, --check-each), or are not finite (--check-nan)",
     6: "the artifact does not fit this machine",
     70: "a bug of ours",
     129: "ended by SIGHUP",

@@ -127,9 +127,11 @@ CODES = {
     ),
     "E1077": (
         "the model cannot be compared",
-        "`--compare` runs the model in its own framework on generated inputs: PyTorch for .pt2; ONNX Runtime, or the "
-        "reference evaluator of the onnx package, for .onnx. The framework is not installed, or it rejected the "
-        "model or every generated input. State valid sizes with `--size NAME=N`.",
+        "`--compare` runs the model in its own framework on generated inputs, `mlcc run --compare-with` on those of "
+        "the run: PyTorch for .pt2; ONNX Runtime, or the reference evaluator of the onnx package, for .onnx. The "
+        "framework is not installed, the file is no such model, or the framework rejected it or every input. State "
+        "valid sizes with `--size NAME=N`; of a text that was imported name the model, `--compare-with model.onnx`; "
+        "any text can be compared with the interpreter, `--compare-with interp`.",
     ),
     "E1085": (
         "a file of weights cannot be linked",

@@ -21,10 +21,20 @@ CODES: dict[str, tuple[str, str]] = {
         "The program uses something that only another machine can run, or that has no value here.",
     ),
     "E0876": (
-        "this cannot be profiled",
+        "this cannot be profiled, traced or observed",
         "`mlcc bench --profile` compiles a text with counters around the calls of its kernels, for this CPU, and "
-        "`mlcc run --trace` one with a log of what happens. An artifact that is compiled already has neither. Code for "
-        "a GPU has no counters; its launches can be traced.",
+        "`mlcc run --trace` one with a log of what happens, `--check-nan` one that shows its tensors. An artifact that "
+        "is compiled already has none of these. Code for a GPU has no counters; its launches can be traced and their "
+        "tensors checked.",
+    ),
+    "E0877": (
+        "a kernel makes a NaN or an infinity",
+        "`mlcc run --check-nan` looks at the tensors of every call of a kernel or packed function while the program "
+        "runs. It names the first call whose result has a NaN while none of its inputs has one, or an infinity while "
+        "its inputs are finite, with the element, the inputs, and the place in the text; the exit code is 3. Common "
+        "reasons: a division by 0, the logarithm or root of a negative number, an `exp` that overflows, a sum that is "
+        "too large for float16, infinity minus infinity. `--allow-inf` looks for NaNs alone, for models that mask by "
+        "infinities.",
     ),
     "E0874": (
         "a crash in native code",

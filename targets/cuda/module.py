@@ -18,7 +18,7 @@ def compile_module(module: IRModule, target: CudaTarget, options: BuildOptions) 
     """Plan every public function and emit the kernels that they launch. Raises CompileError."""
     Arch.of(target.resolved().arch)  # fail early
     about = {"kind": target.kind, "text": str(target), "features": []}
-    launch = plan_module(module, about, options.opt_level, options.pipeline)
+    launch = plan_module(module, about, options.opt_level, options.pipeline, options.observe)
     code = emit_ptx(launch.kernels, target, debug_lines=options.debug_lines)
     launch.facts["target"].update(code.requirements)
     for name, facts in code.kernels.items():

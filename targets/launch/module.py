@@ -21,6 +21,7 @@ from mlcc.targets.plan.context import Planning
 from mlcc.targets.plan.exports import error_messages, public_functions, symbol_of
 from mlcc.targets.plan.manifest import function_facts, object_facts
 from mlcc.targets.plan.memory import assign_workspace
+from mlcc.targets.plan.observe import add_observers
 from mlcc.targets.plan.planner import plan_relax
 from mlcc.targets.plan.prim import plan_prim
 from mlcc.targets.plan.steps import HostFunction
@@ -46,15 +47,20 @@ class LaunchModule:
         return script(IRModule(dict(self.functions)))
 
 
-def plan_module(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str) -> LaunchModule:
-    """Plan every public function and what it calls; `about` is the manifest's `target`. Raises CompileError."""
+def plan_module(
+    module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str, observe: bool = False
+) -> LaunchModule:
+    """Plan every public function and what it calls; `about` is the manifest's `target`. Raises CompileError.
+
+    With `observe` the plans call an observer after each kernel.
+    """
     with deep_recursion(FRAMES_WITH_C), gc_disabled():
-        return _plan(module, about, opt_level, pipeline)
+        return _plan(module, about, opt_level, pipeline, observe)
 
 
-def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str) -> LaunchModule:
+def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str, observe: bool) -> LaunchModule:
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-    shared = Planning(module, LaunchContext(functions))
+    shared = Planning(module, LaunchContext(functions), observed=[] if observe else None)
     planned: list[HostFunction] = []
     findings: list[Diagnostic] = []
     for name, func in public_functions(shared).items():
@@ -80,12 +86,15 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
         {"sha256": "", "pipeline": pipeline, "opt_level": opt_level},
     )  # fmt: skip
     facts["kernels"] = kernels
+    if shared.observed is not None:
+        facts["observed"] = shared.observed
     used = {name: functions[name] for name in (*ctx.programs, *kernels)}
     return LaunchModule(facts, plan, shared.constants, ctx.kernels(), used, tuple(planned))
 
 
 def _plan_function(name: str, func: relax.Function | tir.PrimFunc, shared: Planning[LaunchContext]) -> HostFunction:
     plan = plan_prim(name, func, shared) if isinstance(func, tir.PrimFunc) else plan_relax(name, func, shared)
+    add_observers(plan, shared)
     assign_workspace(plan)
     return plan
 

@@ -61,7 +61,7 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
     ctx.least = Version(machine.cpu, machine.enabled, machine.function_attrs)
     ctx.versions = _versions(functions.values(), target)
     ctx.externs.update(dict.fromkeys(natives.externs))
-    shared = Shared(module, ctx)
+    shared = Shared(module, ctx, observed=[] if asked.observe else None)
     code = b""
     with UnitCompiler(machine, asked.opt_level, _unit_announcer()) as compiler:
         units = KernelUnits(text, compiler)
@@ -97,6 +97,8 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         }, shared, about, source,
         POOL_VERSION if carries_pool(text) else 0,
     )  # fmt: skip
+    if shared.observed is not None:
+        facts["observed"] = shared.observed
     if options.profile:
         facts |= {"profile": profile_facts(shared), "events": event_facts(ctx)}
     artifact = ObjectArtifact(

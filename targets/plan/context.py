@@ -53,7 +53,10 @@ C = TypeVar("C", bound=PlanContext)
 
 @dataclass
 class Planning(Generic[C]):
-    """Tables filled while functions are planned and emitted; entries are numbered in order of first use."""
+    """Tables filled while functions are planned and emitted; entries are numbered in order of first use.
+
+    `observed` are the calls that are observed (`observe`), None if none are to be.
+    """
 
     module: IRModule
     ctx: C
@@ -61,6 +64,7 @@ class Planning(Generic[C]):
     offsets: list[int] = field(default_factory=list)
     constant_bytes: int = 0
     texts: dict[tuple[str, str], int] = field(default_factory=dict)
+    observed: list[dict[str, Any]] | None = None
     _by_content: dict[tuple[str, int], int] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
 

@@ -21,6 +21,7 @@ from mlcc.targets.llvm.host.query import Query
 from mlcc.targets.llvm.host.run import Run
 from mlcc.targets.plan.exports import error_messages, public_functions, symbol_of
 from mlcc.targets.plan.memory import assign_workspace
+from mlcc.targets.plan.observe import add_observers
 from mlcc.targets.plan.planner import plan_relax
 from mlcc.targets.plan.prim import plan_prim
 from mlcc.targets.plan.steps import HostFunction
@@ -187,6 +188,7 @@ def emit_host(shared: Shared) -> list[HostFunction]:
 
 def _emit(name: str, func: relax.Function | tir.PrimFunc, shared: Shared) -> HostFunction:
     plan = plan_prim(name, func, shared) if isinstance(func, tir.PrimFunc) else plan_relax(name, func, shared)
+    add_observers(plan, shared)
     assign_workspace(plan)
     Query(plan, shared, symbol_of(name, "_query")).emit()
     Run(plan, shared, symbol_of(name, "_run")).emit()
