@@ -13,14 +13,15 @@ BEFORE, AFTER = 0, 1  # phases
 
 
 class ObservedTensor(NamedTuple):
-    """A tensor of a call. `place` is `argument`, `result`, `constant` or `temporary`; `in_place`: the call changes what
-    was written before."""
+    """A tensor of a call. `place` is `argument`, `result`, `constant` or `temporary`; `number` is that of an argument
+    or constant. `in_place`: the call changes what was written before."""
 
     name: str
     dtype: str
     written: bool
     place: str
     in_place: bool
+    number: int = -1
 
 
 class Site(NamedTuple):

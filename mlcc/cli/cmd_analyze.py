@@ -18,13 +18,19 @@ from mlcc.cli.options import in_option, level_option, load_option, pipeline_opti
     type=click.IntRange(min=1),
     help="Run only the first N blocks of each launch, for large arrays: results are incomplete.",
 )
+@click.option(
+    "--ranges", is_flag=True,
+    help="Instead, report the range of each tensor, and what float16, bfloat16 and int8 lose of it; on this CPU unless "
+    "-t is given.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @target_option("cuda")
 @level_option
 @pipeline_option
 @load_option
 def command(
-    file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, blocks: int | None, as_json: bool,
+    file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, blocks: int | None,
+    ranges: bool, as_json: bool,
     target: str, level: int | None, pipeline: str | None,
 ) -> int:  # fmt: skip
     """Report the cost of each memory access of the kernels of FILE on a GPU: sectors of global memory, bank conflicts
@@ -32,7 +38,13 @@ def command(
 
     A run is emulated on the CPU, on random arrays where none are given, and its addresses are counted. Data races and
     invalid accesses are reported as well (exit code 1).
+
+    With --ranges the program runs on this CPU, operator by operator unless -O or -p is given, and each of its tensors
+    is looked at: least and greatest element, quantiles, and the shares that overflow, underflow or saturate.
     """
+    if ranges:
+        _report_ranges(file, inputs, sizes, func, blocks, as_json, target, level, pipeline)
+        return 0
     from mlcc.cli.cmd_run import find_function
     from mlcc.cli.main import report
     from mlcc.cli.options import build_artifact, choose_inputs, load_inputs, require_gpu
@@ -59,3 +71,45 @@ def command(
         report(MlccError(device.report.findings))
         return 1
     return 0
+
+
+def _report_ranges(
+    file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, blocks: int | None, as_json: bool,
+    target: str, level: int | None, pipeline: str | None,
+) -> None:  # fmt: skip
+    """Run a function with an observer, and print the ranges of its tensors."""
+    from click.core import ParameterSource
+
+    from mlcc.cli.cmd_run import find_function
+    from mlcc.cli.options import build_artifact, choose_inputs, is_artifact, load_inputs
+    from mlcc.cli.run_checks import not_measurable
+    from mlcc.loading import load
+    from mlcc.report.value_ranges import ValueRanges, table
+    from mlcc.report.value_ranges import as_json as ranges_as_json
+    from mlcc.runtime import observer
+
+    if blocks is not None:
+        raise click.UsageError("--blocks cannot be combined with --ranges")
+    if is_artifact(file):
+        raise not_measurable(file, "does not show its tensors", "analyze")
+    emulated = click.get_current_context().get_parameter_source("target") is not ParameterSource.DEFAULT
+    if not emulated:
+        target = "llvm{cpu=native}"
+    if level is None and pipeline is None and not emulated:
+        pipeline = "O0,auto-schedule"
+    from mlcc import backends
+
+    artifact = build_artifact(file, target, level, pipeline, observe=True)
+    exe = load(artifact, emulate=backends.of(target).emulated, check=False)
+    callee = find_function(exe, func)
+    (arguments,) = choose_inputs([callee], load_inputs(inputs), True, sizes)
+    found = ValueRanges(observer.sites(exe.manifest) or [])
+    with observer.observing(found):
+        callee.call_with_fresh_outputs(arguments)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(ranges_as_json(file, callee.name, found.tensors), indent=1))
+        return
+    for line in table(file, callee.name, found.tensors):
+        click.echo(line)

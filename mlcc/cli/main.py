@@ -29,7 +29,7 @@ COMPLETION = "_MLCC_COMPLETE"  # the variable by which a shell asks for completi
 _FLAGS_ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # options of `mlcc` that may stand behind the command
 # name -> one line of help; the module mlcc.cli.cmd_NAME is imported only when the command runs
 COMMANDS = {
-    "analyze": "Report the memory accesses of GPU kernels, by emulation.",
+    "analyze": "Report the memory accesses of GPU kernels, by emulation, or the ranges of tensors.",
     "bench": "Time functions inside native code, with interleaved samples.",
     "bisect": "Find the pass, the change and the kernel that make results wrong.",
     "cache": "Show or empty the cache of compiled objects.",

@@ -120,6 +120,7 @@ class _Observers:
         site["tensors"] = [
             {
                 "name": label, "dtype": str(t.dtype), "written": is_written, "place": t.memory.root().place.value,
+                "number": t.memory.root().index,
                 "in_place": any(t is other for other in in_place),
             }
             for label, t, is_written in tensors
