@@ -56,6 +56,8 @@ def write_module(
 ) -> None:  # fmt: skip
     """Write the text of a module. Large constants go into FILE.npz beside it, or into the text itself on stdout.
 
+    A file begins with the version of the text, `# mlc 1`; standard output, pipes and TVM's dialect have none.
+
     `data` names another file for them, .npz or .safetensors, in the folder of the text or below. On a terminal they are
     elided. `outputs` has the other inputs and outputs of the command; `more` are further files to write. `style` adds
     comments to the canonical text. Constants that are arrays of `files` stay there if `data` is not given and the text
@@ -66,6 +68,7 @@ def write_module(
     from mlcc.grammar.constants import data_file_line, is_inside_folder, stored_arrays
     from mlcc.grammar.printer.printer import script, script_and_data
     from mlcc.grammar.printer.writer import CANONICAL
+    from mlcc.grammar.syntax.version import with_version
     from mlcc.outputs import Outputs, contains_arrays, is_stream, ownership_comment
 
     outputs = outputs or Outputs()
@@ -88,7 +91,7 @@ def write_module(
     there = {os.path.normpath(p) for p in places if os.path.lexists(p) or p in contents}
     if tensors and there != {os.path.normpath(p) for p in used}:
         text += "".join(data_file_line(p, path) for p in used)
-    outputs.save({**(more or {}), **contents, path: text})
+    outputs.save({**(more or {}), **contents, path: text if is_stream(path) else with_version(text)})
 
 
 def _split_by_file(

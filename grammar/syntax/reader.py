@@ -17,6 +17,7 @@ from mlcc.grammar.syntax import tables, tree
 from mlcc.grammar.syntax.automaton import Automaton, UnexpectedToken
 from mlcc.grammar.syntax.lexer import Lexer, StopLexing
 from mlcc.grammar.syntax.tree_builder import Builder
+from mlcc.grammar.syntax.version import check_version
 from mlcc.recursion import gc_disabled
 
 MAX_DEPTH = 400  # of an expression or a chain of elifs, counted in nodes
@@ -33,11 +34,15 @@ class Tree:
 
 
 def parse_syntax(source: Source, start: str = "module") -> Tree:
-    """The syntax tree of a module (`start="module"`) or a schedule script (`"script"`). Raises CompileError."""
+    """The syntax tree of a module (`start="module"`) or a schedule script (`"script"`).
+
+    Raises CompileError, also for a text of a newer version.
+    """
     binary = source.text.find("\0")
     if binary >= 0:
         span = Span(source, binary, binary + 1)
         raise CompileError(_binary(source, span, source.text[:8].encode("utf-8", "replace"), "a NUL byte"))
+    check_version(source)
     automaton, builder = _parser()
     builder.problems = []
     lexer = Lexer(source, automaton.terminals)

@@ -76,6 +76,7 @@ def command(
     from mlcc.frontend.source import read_module
     from mlcc.grammar.printer.literals import quote
     from mlcc.grammar.syntax.reader import read_source
+    from mlcc.grammar.syntax.version import with_version
     from mlcc.outputs import Outputs
     from mlcc.passes.schedule.mls.run import run_script
     from mlcc.passes.schedule.mls.show import ShowEach
@@ -111,7 +112,7 @@ def command(
     if trace_path is not None:
         beside = os.path.dirname(trace_path) or "."
         lines = [f"register_tensor_intrin({quote(n)}, {quote(os.path.relpath(f, beside))})\n" for n, f in intrinsics]
-        more[trace_path] = "".join(lines) + str(schedule.trace)
+        more[trace_path] = with_version("".join(lines) + str(schedule.trace))
     write_module(schedule.mod, output, dialect, data=data, outputs=outputs, more=more, style=KEEP_COMMENTS)
     return 0
 
@@ -134,7 +135,8 @@ def _write_chosen_script(file: str, target: str, why: bool, plans: int | None, o
     """Write the script that the schedule rules choose for the TIR functions of a file, or `plans` plans for each."""
     from mlcc.backends import facts_of
     from mlcc.frontend.source import read_module
-    from mlcc.outputs import Outputs
+    from mlcc.grammar.syntax.version import with_version
+    from mlcc.outputs import Outputs, is_stream
     from mlcc.passes.auto_schedule.apply_rules import report, schedule_module
     from mlcc.passes.auto_schedule.as_script import as_script, plans_as_script
     from mlcc.passes.auto_schedule.plans import best_plans
@@ -153,5 +155,5 @@ def _write_chosen_script(file: str, target: str, why: bool, plans: int | None, o
     text = (
         as_script(chosen, facts, target) if plans is None else plans_as_script(best_plans(module, facts, plans), target)
     )
-    outputs.save({output: text})
+    outputs.save({output: text if is_stream(output) else with_version(text)})
     return 0

@@ -50,6 +50,7 @@ COMMANDS = {
     "run": "Run a function of a module or artifact on arrays from files.",
     "schedule": "Apply a schedule script to a module and print the result.",
     "tune": "Search for faster schedules of a module's kernels, by measuring.",
+    "upgrade": "Rewrite files of an older mlcc, or an older dialect, in today's form.",
 }
 BLAS_COMMANDS = (
     "analyze",

@@ -46,4 +46,16 @@ CODES: dict[str, tuple[str, str]] = {
         "not part of the language",
         "Python has this construct, but the language of modules and schedule scripts does not.",
     ),
+    "E0111": (
+        "a text of a newer version",
+        "The comment `# mlc N` at the top of a text or a schedule script states its version. It grows only when an "
+        "older mlcc would misunderstand the text, so this one does not try. Install a newer mlcc. Texts of older "
+        "versions, and those without the comment, are always read; `mlcc upgrade` writes them as today's.",
+    ),
+    "E0112": (
+        "a file that cannot be upgraded",
+        "`mlcc upgrade` rewrites older spellings of a text and keeps its comments. Here the result would mean "
+        "something else, or lose a comment, so the file stays as it is; it is read as it is. `mlcc passes FILE -p ''` "
+        "prints it in today's form, without most comments. Artifacts are not upgraded: they are compiled again.",
+    ),
 }

@@ -52,6 +52,7 @@ class Database:
 
     def __init__(self, path: str, *, reads_only: bool = False) -> None:
         self.path = path
+        self.stored_schema = SCHEMA  # of the file before it was opened
         with self._sqlite_errors():
             if reads_only and path != MEMORY and not os.path.exists(path):
                 raise CompileError(error("E1122", f"there is no database {path}", help="`mlcc tune` writes one"))
@@ -83,6 +84,7 @@ class Database:
         elif application != APPLICATION:
             raise CompileError(error("E1120", f"{self.path} is a database, but not of mlcc's tuning records"))
         elif schema in _CONVERSIONS:
+            self.stored_schema = schema
             self._convert(reads_only)
         elif schema != SCHEMA:
             age = "a newer" if schema > SCHEMA else "an older"
@@ -120,6 +122,11 @@ class Database:
                 for statement in _CONVERSIONS[schema]:
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version={schema + 1}")
+
+    def copy_to(self, path: str) -> None:
+        """Write all tables into a new file. Raises CompileError."""
+        with self._sqlite_errors(), contextlib.closing(_open(path, False)) as other:
+            self._connection.backup(other)
 
     # ------------------------------------------------------------ writing
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 
 from mlcc.grammar.printer.literals import quote
+from mlcc.grammar.syntax.version import version_line
 from mlcc.records.record import Record
 from mlcc.records.workload import MAIN
 
@@ -20,6 +21,7 @@ def kernel_script(record: Record, name: str = MAIN, calls: int = 1) -> str:
     bound = "" if record.bound is None else f", at most {record.bound:.3f}"
     lines = [
         f"{HEADER} of {name}{times}",
+        version_line().rstrip(),
         f"{seconds}{record.ratio or 1.0:.3f} of the time of the rules' schedule{bound} ({len(record.ratios)} samples)",
         f"# {setting.target}, {threads}, -O{setting.level}, on {setting.device}",
         f"# record {record.candidate[:8]} of workload {record.workload}, mlcc {setting.compiler}, {record.made[:10]}",

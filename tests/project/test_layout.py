@@ -86,7 +86,7 @@ STOREYS = """
     mlcc.tune mlcc.frontend
     mlcc.lang
     mlcc.reference
-    mlcc.report mlcc.reduce
+    mlcc.report mlcc.reduce mlcc.upgrade
     mlcc.bisect
     mlcc.lsp
     mlcc.cli
