@@ -119,8 +119,7 @@ def picture(graph: Mapping[str, Any], depth: int | None = None) -> Picture:
         box = _node_box(group[0]) if len(group) == 1 else _group_box(group, depth or 0)
         own = sorted({p for n in ids for p in parameters[n]})
         if own and box.kind == "call":
-            names = ", ".join(str(nodes[p]["name"]) for p in own[:3]) + (", …" if len(own) > 3 else "")
-            box = replace(box, lines=(*box.lines, _shortened(f"with {names}")))
+            box = replace(box, lines=(*box.lines, _with([str(nodes[p]["name"]) for p in own])))
         boxes.append(replace(box, parameters=tuple(own)))
     links: dict[tuple[int, int], str] = {}
     for source, user in edges:
@@ -203,6 +202,17 @@ def _group_box(group: list[dict[str, Any]], depth: int) -> Box:
 
 def _shortened(line: str) -> str:
     return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE // 2] + "…" + line[1 - _LONGEST_LINE // 2 :]
+
+
+def _with(names: list[str]) -> str:
+    """Name parameters, as many as fit."""
+    line = f"with {names[0]}"
+    for k, name in enumerate(names[1:], 1):
+        rest = f", {len(names) - k} more"
+        if len(line) + len(name) + 2 + (len(rest) if k + 1 < len(names) else 0) > _LONGEST_LINE:
+            return _shortened(line) + rest
+        line += f", {name}"
+    return _shortened(line)
 
 
 def _without_long_edges(boxes: list[Box], edges: list[tuple[int, int, str]]) -> Picture:

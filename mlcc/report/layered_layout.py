@@ -15,7 +15,7 @@ from dataclasses import dataclass
 NODE_GAP = 24.0
 BEND_GAP = 14.0  # beside the bend of an edge
 LAYER_GAP = 44.0
-_BEND_WEIGHT = 8.0  # how much more than a node a bend wants to lie straight
+_BEND_WEIGHT = 8.0  # how much more than others a bend wants to lie straight below or above a bend
 _ORDER_SWEEPS = 8
 _PLACE_SWEEPS = 12
 
@@ -156,9 +156,10 @@ def _columns(
             layer, row = layers[index], offsets[index]
             wanted, weights = [], []
             for node, offset in zip(layer, row, strict=False):
-                near = [xs[m] for m in ([*above[node], *below[node]] if last else neighbours[node])] or [xs[node]]
-                wanted.append(_median(near) - offset)
-                weights.append(_BEND_WEIGHT if node >= nodes else 1.0)
+                near = [*above[node], *below[node]] if last else neighbours[node]
+                wanted.append(_median([xs[m] for m in near] or [xs[node]]) - offset)
+                straight = node >= nodes and any(m >= nodes for m in near)
+                weights.append(_BEND_WEIGHT if straight else 1.0)
             for node, offset, x in zip(layer, row, _isotonic(wanted, weights), strict=False):
                 xs[node] = x + offset
     return xs
