@@ -7,9 +7,12 @@
     canvas.fillRect(0, 0, 1, 1);
     return [...canvas.getImageData(0, 0, 1, 1).data];
   };
-  const luminance = (color) => color.slice(0, 3).map((part) => part / 255)
-    .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, part, k) => sum + part * [0.2126, 0.7152, 0.0722][k], 0);
+  const luminance = (color) =>
+    color
+      .slice(0, 3)
+      .map((part) => part / 255)
+      .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+      .reduce((sum, part, k) => sum + part * [0.2126, 0.7152, 0.0722][k], 0);
   const background = (node) => {
     if (node.closest(".box")) return rgba(getComputedStyle(node.closest(".box").querySelector("rect")).fill);
     for (let at = node; at; at = at.parentElement) {
@@ -24,9 +27,12 @@
     const node = texts.currentNode.parentElement;
     if (!texts.currentNode.data.trim() || !node.checkVisibility() || node.closest("title, option")) continue;
     const style = getComputedStyle(node);
-    const [a, b] = [luminance(rgba(node instanceof SVGElement ? style.fill : style.color)), luminance(background(node))];
+    const [a, b] = [
+      luminance(rgba(node instanceof SVGElement ? style.fill : style.color)),
+      luminance(background(node)),
+    ];
     const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (contrast < 4.5) found.push([Number(contrast.toFixed(2)), texts.currentNode.data]);
   }
   return found.slice(0, 10);
-})()
+})();

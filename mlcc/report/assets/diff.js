@@ -7,11 +7,18 @@ export function diffLines(left, right) {
   let start = 0;
   while (start < left.length && start < right.length && left[start] === right[start]) start += 1;
   let [m, n] = [left.length, right.length];
-  while (m > start && n > start && left[m - 1] === right[n - 1]) { m -= 1; n -= 1; }
+  while (m > start && n > start && left[m - 1] === right[n - 1]) {
+    m -= 1;
+    n -= 1;
+  }
   const pairs = [];
   for (let k = 0; k < start; k += 1) pairs.push([k, k]);
-  pairs.push(...middle(left.slice(start, m), right.slice(start, n)).map(([a, b]) =>
-    [a === null ? null : a + start, b === null ? null : b + start]));
+  pairs.push(
+    ...middle(left.slice(start, m), right.slice(start, n)).map(([a, b]) => [
+      a === null ? null : a + start,
+      b === null ? null : b + start,
+    ]),
+  );
   for (let k = 0; m + k < left.length; k += 1) pairs.push([m + k, n + k]);
   return pairs;
 }
@@ -25,9 +32,13 @@ function middle(left, right) {
   const trace = [];
   for (let d = 0; d <= limit; d += 1) {
     for (let k = -d; k <= d; k += 2) {
-      let x = k === -d || (k !== d && reach[limit + k] < reach[limit + k + 2]) ? reach[limit + k + 2] : reach[limit + k] + 1;
+      let x =
+        k === -d || (k !== d && reach[limit + k] < reach[limit + k + 2]) ? reach[limit + k + 2] : reach[limit + k] + 1;
       let y = x - k;
-      while (x < m && y < n && left[x] === right[y]) { x += 1; y += 1; }
+      while (x < m && y < n && left[x] === right[y]) {
+        x += 1;
+        y += 1;
+      }
       reach[limit + 1 + k] = x;
       if (x >= m && y >= n) return backtrack(trace, d, m, n);
     }
@@ -44,29 +55,42 @@ function backtrack(trace, edits, m, n) {
     const at = (k) => before[k + d - 1] ?? -1;
     const k = x - y;
     const from = k === -d || (k !== d && at(k - 1) < at(k + 1)) ? k + 1 : k - 1;
-    const beforeX = at(from), beforeY = beforeX - from;
-    while (x > beforeX && y > beforeY) { x -= 1; y -= 1; pairs.push([x, y]); }
+    const beforeX = at(from),
+      beforeY = beforeX - from;
+    while (x > beforeX && y > beforeY) {
+      x -= 1;
+      y -= 1;
+      pairs.push([x, y]);
+    }
     pairs.push(from === k + 1 ? [null, beforeY] : [beforeX, null]);
     [x, y] = [beforeX, beforeY];
   }
-  while (x > 0) { x -= 1; pairs.push([x, x]); }
+  while (x > 0) {
+    x -= 1;
+    pairs.push([x, x]);
+  }
   return pairs.reverse();
 }
 
 // Rows {left, right} where a run of removed lines stands beside the run of added ones.
 export function sideBySide(pairs) {
   const rows = [];
-  let removed = [], added = [];
+  let removed = [],
+    added = [];
   const flush = () => {
     for (let k = 0; k < Math.max(removed.length, added.length); k += 1) {
       rows.push({ left: removed[k] ?? null, right: added[k] ?? null, same: false });
     }
-    removed = []; added = [];
+    removed = [];
+    added = [];
   };
   for (const [a, b] of pairs) {
     if (a === null) added.push(b);
     else if (b === null) removed.push(a);
-    else { flush(); rows.push({ left: a, right: b, same: true }); }
+    else {
+      flush();
+      rows.push({ left: a, right: b, same: true });
+    }
   }
   flush();
   return rows;
@@ -76,47 +100,99 @@ export function sideBySide(pairs) {
 export function changedParts(left, right) {
   const cut = (text) => text.match(/\w+|\s+|[^\w\s]/g) ?? [];
   const [a, b] = [cut(left), cut(right)];
-  let start = 0, end = 0;
+  let start = 0,
+    end = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
   while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
-  const parts = (words) => [[words.slice(0, start).join(""), false],
-    [words.slice(start, words.length - end).join(""), true], [words.slice(words.length - end).join(""), false]];
+  const parts = (words) => [
+    [words.slice(0, start).join(""), false],
+    [words.slice(start, words.length - end).join(""), true],
+    [words.slice(words.length - end).join(""), false],
+  ];
   return [parts(a), parts(b)];
 }
 
 const CONTEXT = 3;
 
 export function diffView(left, right, label) {
-  const split = (text) => { const lines = text.split("\n"); if (lines[lines.length - 1] === "") lines.pop(); return lines; };
+  const split = (text) => {
+    const lines = text.split("\n");
+    if (lines[lines.length - 1] === "") lines.pop();
+    return lines;
+  };
   const [a, b] = [split(left), split(right)];
   const rows = sideBySide(diffLines(a, b));
   const cells = (lines, index, kind, parts) => {
     if (index === null) return [element("td", { class: "n" }), element("td", { class: "empty" })];
-    return [element("td", { class: "n" }, index + 1), element("td", { class: kind },
-      parts ? parts.map(([text, changed]) => (changed && text ? element("b", {}, text) : text)) : lines[index])];
+    return [
+      element("td", { class: "n" }, index + 1),
+      element(
+        "td",
+        { class: kind },
+        parts ? parts.map(([text, changed]) => (changed && text ? element("b", {}, text) : text)) : lines[index],
+      ),
+    ];
   };
   const line = ({ left: l, right: r, same }) => {
-    const both = !same && l !== null && r !== null ? changedParts(a[l], b[r]) : [null, null];
-    return element("tr", {}, cells(a, l, same ? null : "removed", both[0]), cells(b, r, same ? null : "added", both[1]));
+    let both = !same && l !== null && r !== null ? changedParts(a[l], b[r]) : [null, null];
+    if (both[0] && !both[0].some(([text, changed]) => !changed && /\w/.test(text))) both = [null, null]; // other lines
+    return element(
+      "tr",
+      {},
+      cells(a, l, same ? null : "removed", both[0]),
+      cells(b, r, same ? null : "added", both[1]),
+    );
   };
   const shown = [];
   for (let k = 0; k < rows.length;) {
-    if (!rows[k].same) { shown.push(line(rows[k])); k += 1; continue; }
+    if (!rows[k].same) {
+      shown.push(line(rows[k]));
+      k += 1;
+      continue;
+    }
     let end = k;
     while (end < rows.length && rows[end].same) end += 1;
-    const from = k === 0 ? 0 : k + CONTEXT, to = end === rows.length ? end : end - CONTEXT;
+    const from = k === 0 ? 0 : k + CONTEXT,
+      to = end === rows.length ? end : end - CONTEXT;
     if (to - from > 1) {
       const hidden = rows.slice(from, to);
       rows.slice(k, from).forEach((row) => shown.push(line(row)));
-      const fold = element("tr", { class: "fold" }, element("td", { colspan: 4 }, element("button", {
-        type: "button", click: () => fold.replaceWith(...hidden.map(line)),
-      }, `⋯ ${hidden.length} equal lines`)));
+      const fold = element(
+        "tr",
+        { class: "fold" },
+        element(
+          "td",
+          { colspan: 4 },
+          element(
+            "button",
+            {
+              type: "button",
+              click: () => fold.replaceWith(...hidden.map(line)),
+            },
+            `⋯ ${hidden.length} equal lines`,
+          ),
+        ),
+      );
       shown.push(fold);
       rows.slice(to, end).forEach((row) => shown.push(line(row)));
     } else rows.slice(k, end).forEach((row) => shown.push(line(row)));
     k = end;
   }
-  return element("div", { class: "diff", tabindex: 0, role: "region", "aria-label": label }, element("table", {},
-    element("colgroup", {}, element("col", { class: "n" }), element("col"), element("col", { class: "n" }), element("col")),
-    element("tbody", {}, shown)));
+  return element(
+    "div",
+    { class: "diff", tabindex: 0, role: "region", "aria-label": label },
+    element(
+      "table",
+      {},
+      element(
+        "colgroup",
+        {},
+        element("col", { class: "n" }),
+        element("col"),
+        element("col", { class: "n" }),
+        element("col"),
+      ),
+      element("tbody", {}, shown),
+    ),
+  );
 }

@@ -8,8 +8,12 @@ function fill(node, attributes, children) {
     if (typeof value === "function") node.addEventListener(name, value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) =>
-    child instanceof Node ? child : document.createTextNode(String(child))));
+  node.append(
+    ...children
+      .flat()
+      .filter((child) => child !== null && child !== undefined)
+      .map((child) => (child instanceof Node ? child : document.createTextNode(String(child)))),
+  );
   return node;
 }
 
@@ -22,20 +26,31 @@ export function drawn(tag, attributes = {}, ...children) {
 }
 
 export function choice(label, options, value, changed) {
-  const select = element("select", { "aria-label": label, change: () => changed(select.value) },
-    options.map(([key, text]) => element("option", { value: key, selected: String(key) === String(value) }, text)));
+  const select = element(
+    "select",
+    { "aria-label": label, change: () => changed(select.value) },
+    options.map(([key, text]) => element("option", { value: key, selected: String(key) === String(value) }, text)),
+  );
   return select;
 }
 
 // Rows of [term, value]; those without a value are left out.
 export function facts(rows) {
-  return element("dl", {}, rows.filter(([, value]) => value !== null && value !== undefined && value !== "")
-    .flatMap(([term, value]) => [element("dt", {}, term), element("dd", {}, value)]));
+  return element(
+    "dl",
+    {},
+    rows
+      .filter(([, value]) => value !== null && value !== undefined && value !== "")
+      .flatMap(([term, value]) => [element("dt", {}, term), element("dd", {}, value)]),
+  );
 }
 
 function scaled(value, steps, base) {
   let k = 0;
-  while (k + 1 < steps.length && Math.abs(value) >= base) { value /= base; k += 1; }
+  while (k + 1 < steps.length && Math.abs(value) >= base) {
+    value /= base;
+    k += 1;
+  }
   return `${Math.abs(value) >= 100 || (k === 0 && Number.isInteger(value)) ? Math.round(value) : Number(value.toPrecision(3))} ${steps[k]}`;
 }
 
@@ -44,8 +59,13 @@ export function formatBytes(value) {
 }
 
 export function formatSeconds(value) {
-  return value === null || value === undefined ? "" : value === 0 ? "0 s"
-    : value >= 1 ? `${value.toPrecision(3)} s` : scaled(value * 1e9, ["ns", "µs", "ms"], 1000);
+  return value === null || value === undefined
+    ? ""
+    : value === 0
+      ? "0 s"
+      : value >= 1
+        ? `${value.toPrecision(3)} s`
+        : scaled(value * 1e9, ["ns", "µs", "ms"], 1000);
 }
 
 export function formatCount(value, unit = "") {
@@ -64,12 +84,24 @@ export function formatShare(value) {
 export function sortable(label, columns, rows, { open = null, sorted = null, descending = true, key = null } = {}) {
   const body = element("tbody");
   const state = { column: sorted, descending };
-  const heads = columns.map((column, index) => element("th", { scope: "col", class: column.number ? "number" : null },
-    element("button", { type: "button", click: () => {
-      state.descending = state.column === index ? !state.descending : Boolean(column.number);
-      state.column = index;
-      refresh();
-    } }, column.title)));
+  const heads = columns.map((column, index) =>
+    element(
+      "th",
+      { scope: "col", class: column.number ? "number" : null },
+      element(
+        "button",
+        {
+          type: "button",
+          click: () => {
+            state.descending = state.column === index ? !state.descending : Boolean(column.number);
+            state.column = index;
+            refresh();
+          },
+        },
+        column.title,
+      ),
+    ),
+  );
   function order(a, b) {
     const { value } = columns[state.column];
     const [x, y] = [value(a), value(b)];
@@ -80,17 +112,27 @@ export function sortable(label, columns, rows, { open = null, sorted = null, des
   }
   function refresh() {
     const shown = state.column === null ? rows : [...rows].sort(order);
-    heads.forEach((head, index) => head.setAttribute("aria-sort",
-      index !== state.column ? "none" : state.descending ? "descending" : "ascending"));
-    body.replaceChildren(...shown.map((row) => element("tr",
-      { "data-key": key ? key(row) : null, click: open ? () => open(row) : null },
-      columns.map((column, index) => {
-        const content = column.show ? column.show(row) : column.value(row);
-        const cell = open && index === 0 ? element("button", { type: "button", class: "link" }, content) : content;
-        return element("td", { class: column.number ? "number" : column.wrap ? null : "nowrap" }, cell);
-      }))));
+    heads.forEach((head, index) =>
+      head.setAttribute("aria-sort", index !== state.column ? "none" : state.descending ? "descending" : "ascending"),
+    );
+    body.replaceChildren(
+      ...shown.map((row) =>
+        element(
+          "tr",
+          { "data-key": key ? key(row) : null, click: open ? () => open(row) : null },
+          columns.map((column, index) => {
+            const content = column.show ? column.show(row) : column.value(row);
+            const cell = open && index === 0 ? element("button", { type: "button", class: "link" }, content) : content;
+            return element("td", { class: column.number ? "number" : column.wrap ? null : "nowrap" }, cell);
+          }),
+        ),
+      ),
+    );
   }
   refresh();
-  return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
-    element("table", {}, element("thead", {}, element("tr", {}, heads)), body));
+  return element(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
+    element("table", {}, element("thead", {}, element("tr", {}, heads)), body),
+  );
 }
