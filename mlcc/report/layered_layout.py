@@ -17,7 +17,7 @@ BEND_GAP = 14.0  # beside the bend of an edge
 LAYER_GAP = 44.0
 _BEND_WEIGHT = 8.0  # how much more than others a bend wants to lie straight below or above a bend
 _ORDER_SWEEPS = 8
-_PLACE_SWEEPS = 12
+_PLACE_SWEEPS = 7  # odd: the last one goes down, so that what has one operand stands right below it
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,13 @@ def _columns(
         for node, x in zip(layer, row, strict=False):
             xs[node] = x - at / 2
     for sweep in range(_PLACE_SWEEPS):
-        last = sweep >= _PLACE_SWEEPS - 2
         neighbours = [above, below][sweep % 2]
         order = range(len(layers)) if sweep % 2 == 0 else range(len(layers) - 1, -1, -1)
         for index in order:
             layer, row = layers[index], offsets[index]
             wanted, weights = [], []
             for node, offset in zip(layer, row, strict=False):
-                near = [*above[node], *below[node]] if last else neighbours[node]
+                near = neighbours[node]
                 wanted.append(_median([xs[m] for m in near] or [xs[node]]) - offset)
                 straight = node >= nodes and any(m >= nodes for m in near)
                 weights.append(_BEND_WEIGHT if straight else 1.0)

@@ -159,7 +159,7 @@ function graphTitle(graph) {
 function nodeSeconds(report, node) {
   const kernel = report.kernels.find(({ name }) => name === node.kernel);
   if (!kernel) return null;
-  const all = kernel.seconds ?? (kernel.estimate ? kernel.estimate.seconds * (kernel.calls || 1) : null);
+  const all = kernel.seconds ?? kernel.estimate?.seconds ?? null;
   return all === null ? null : all / (kernel.calls || 1);
 }
 

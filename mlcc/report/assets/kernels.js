@@ -124,6 +124,7 @@ function kernelDetails(view, kernel) {
       "intensity",
       kernel.flops && kernel.bytes ? `${formatNumber(kernel.flops / kernel.bytes)} operations per byte` : null,
     ],
+    ["all calls", formatSeconds(kernel.seconds)],
     ["one call", formatSeconds(perCall(kernel))],
     ["estimate", estimate ? `${formatSeconds(estimate.seconds)}, bound by ${estimate.bound ?? kernel.bound}` : null],
     ["GFLOP/s", formatNumber(kernel.gflops)],
