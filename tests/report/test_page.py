@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,6 +50,16 @@ def shown(page: Page, tmp_path: Path) -> Iterator[Shown]:
 
 def _panel(page: Page) -> str:
     return page.evaluate("document.getElementById('panel').innerText")
+
+
+def test_files_of_the_page_are_installed() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(HERE.parents[1] / "setup.cfg")
+    patterns = setup["options.package_data"]["mlcc.report"].split(", ")
+    package = Path(mlcc.report.__file__).parent
+    files = {path.relative_to(package) for path in package.rglob("*") if path.suffix in (".js", ".css", ".html")}
+    assert {path.stem for path in files if path.suffix == ".js"} == set(SCRIPTS)
+    assert all(any(path.match(pattern) for pattern in patterns) for path in files)
 
 
 def test_scripts_never_parse_html() -> None:
@@ -139,6 +150,48 @@ def test_search_by_keyboard(shown: Shown) -> None:
     page.press("ArrowRight")
     page.wait("location.hash === '#passes'")
     assert page.evaluate("document.activeElement.id") == "tab-passes"
+
+
+@needs_chromium
+def test_what_is_found_is_shown(shown: Shown) -> None:
+    page = shown(made.report(), "#graph")
+    for words, place, text in (
+        ("one kernel of 2", "#decisions/0", "net_conv"),
+        ("fuse", "#passes/3", "before and after"),
+        ("net_add", "#kernels/net_add", "Calls"),
+    ):
+        page.press("/")
+        page.type(words)
+        page.wait("!document.getElementById('results').hidden")
+        for _ in range(10):
+            page.press("ArrowDown")
+            chosen = "document.querySelector('#results [aria-selected=true] small').textContent"
+            if page.evaluate(chosen) in ("kernel", "pass", "fused: one kernel of 2 operations"):
+                break
+        page.press("Enter")
+        page.wait(f"location.hash === '{place}'")
+        assert text in _panel(page)
+        page.press("Escape")
+    page.go("#decisions/0")
+    assert "fused: one kernel" in page.evaluate("document.querySelector('tr.chosen').textContent")
+
+
+@needs_chromium
+def test_everything_one_can_reach_has_a_name(shown: Shown) -> None:
+    """What takes the focus has a name and a role in the accessibility tree; ids are unique."""
+    page = shown(made.comparison())
+    page.send("Accessibility.enable")
+    for tab in ("difference/left_conv", *TABS, "kernels/left_conv", "graph/2"):
+        page.go(f"#{tab}")
+        nodes = page.send("Accessibility.getFullAXTree")["nodes"]
+        for node in nodes:
+            properties = {p["name"]: p["value"].get("value") for p in node.get("properties", [])}
+            if properties.get("focusable") and not node["ignored"] and node["role"]["value"] != "RootWebArea":
+                assert node.get("name", {}).get("value"), (tab, node["role"])
+                assert node["role"]["value"] not in ("generic", "none"), (tab, node.get("name"))
+        ids = page.evaluate("[...document.querySelectorAll('[id]')].map((node) => node.id)")
+        assert len(ids) == len(set(ids))
+    page.send("Accessibility.disable")
 
 
 @needs_chromium

@@ -71,8 +71,8 @@ function start(data) {
   }
   function go(tab, argument = null, side = place().side) {
     const hash = `#${side === "b" ? "b:" : ""}${tab}${argument === null ? "" : `/${encodeURIComponent(argument)}`}`;
-    if (location.hash === hash) show();
-    else location.hash = hash;
+    if (location.hash !== hash) history.pushState(null, "", hash);
+    show();
   }
   function show() {
     const { side, tab, argument } = place();
@@ -111,6 +111,7 @@ function start(data) {
     const title = both ? `${data.a.title} and ${data.b.title}` : report.title;
     about.replaceChildren(element("h1", {}, title), element("p", {}, both ? `mlcc ${report.mlcc}` : line));
     if (sides) sides.hidden = both;
+    if (sides) sides.value = place().side;
   }
 
   // Search over nodes, kernels, passes, decisions and the source.
@@ -137,13 +138,14 @@ function start(data) {
     report.stages.forEach((stage, k) =>
       all.push({ text: stage.pass, title: stage.pass, note: "pass", open: () => go("passes", k) }),
     );
-    for (const decision of report.decisions)
+    report.decisions.forEach((decision, k) =>
       all.push({
         text: `${decision.subject} ${decision.text}`,
         title: decision.subject,
         note: decision.text,
-        open: () => go("decisions"),
-      });
+        open: () => go("decisions", k),
+      }),
+    );
     return all;
   }
   const results = element("ul", { id: "results", role: "listbox", "aria-label": "found", hidden: true });
@@ -276,10 +278,7 @@ function start(data) {
     list,
     element("main", {}, panel),
   );
-  addEventListener("hashchange", () => {
-    if (sides) sides.value = place().side;
-    show();
-  });
+  addEventListener("hashchange", show); // a place typed, or the way back
   show();
   document.documentElement.dataset.ready = "yes";
 }

@@ -80,7 +80,11 @@ export function codeView(
   for (let k = 0; k < lines.length; k += CHUNK)
     chunks.push(element("span", { class: "chunk line-block" }, lines.slice(k, k + CHUNK)));
   for (const chunk of chunks) chunk.style.display = "block";
-  const view = element("pre", { class: short ? "code short" : "code", tabindex: 0, "aria-label": label }, chunks);
+  const view = element(
+    "pre",
+    { class: short ? "code short" : "code", tabindex: 0, role: "region", "aria-label": label },
+    chunks,
+  );
   const numberAt = (event) => Number(event.target.closest?.(".line")?.dataset.n) || null;
   if (lineChosen) {
     view.addEventListener("pointerover", (event) => {

@@ -122,7 +122,10 @@ export function sortable(label, columns, rows, { open = null, sorted = null, des
           { "data-key": key ? key(row) : null, click: open ? () => open(row) : null },
           columns.map((column, index) => {
             const content = column.show ? column.show(row) : column.value(row);
-            const cell = open && index === 0 ? element("button", { type: "button", class: "link", title: content }, content) : content;
+            const cell =
+              open && index === 0
+                ? element("button", { type: "button", class: "link", title: content }, content)
+                : content;
             return element("td", { class: column.number ? "number" : column.wrap ? null : "nowrap" }, cell);
           }),
         ),

@@ -1,45 +1,29 @@
 // Decisions in words, sizes, the manifest.
 
-function decisionsTab(view) {
+// The argument is the index of a decision to show.
+function decisionsTab(view, argument) {
   const { decisions } = view.report;
-  const kinds = [...new Set(decisions.map(({ kind }) => kind))];
-  const state = (view.states.decisions ??= { kind: "" });
+  if (!decisions.length) return [element("p", {}, "No decisions were recorded.")];
+  const count = (kind) => decisions.filter((one) => one.kind === kind).length;
+  const kinds = [...new Set(decisions.map(({ kind }) => kind))].map((kind) => [kind, `${kind} (${count(kind)})`]);
   const columns = [
     { title: "About", value: ({ kind }) => kind },
     { title: "Subject", value: ({ subject }) => subject, wrap: true },
     { title: "Decision", value: ({ text }) => text, wrap: true },
   ];
   const holder = element("div");
-  const show = () =>
-    holder.replaceChildren(
-      sortable(
-        "decisions",
-        columns,
-        decisions.filter(({ kind }) => !state.kind || kind === state.kind),
-      ),
-    );
-  show();
-  return decisions.length
-    ? [
-        element(
-          "div",
-          { class: "row tools" },
-          choice(
-            "kind of decision",
-            [
-              ["", `all kinds (${decisions.length})`],
-              ...kinds.map((kind) => [kind, `${kind} (${decisions.filter((one) => one.kind === kind).length})`]),
-            ],
-            state.kind,
-            (value) => {
-              state.kind = value;
-              show();
-            },
-          ),
-        ),
-        holder,
-      ]
-    : [element("p", {}, "No decisions were recorded.")];
+  const show = (wanted) => {
+    const shown = decisions.filter(({ kind }) => !wanted || kind === wanted);
+    holder.replaceChildren(sortable("decisions", columns, shown, { key: (one) => decisions.indexOf(one) }));
+  };
+  show("");
+  const row = argument === null ? null : holder.querySelector(`tr[data-key="${Number(argument)}"]`);
+  if (row) {
+    row.classList.add("chosen");
+    requestAnimationFrame(() => row.scrollIntoView({ block: "center" }));
+  }
+  const select = choice("kind of decision", [["", `all kinds (${decisions.length})`], ...kinds], "", show);
+  return [element("div", { class: "row tools" }, select), holder];
 }
 
 function sizesTab(view) {
