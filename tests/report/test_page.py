@@ -181,7 +181,7 @@ def test_everything_one_can_reach_has_a_name(shown: Shown) -> None:
     """What takes the focus has a name and a role in the accessibility tree; ids are unique."""
     page = shown(made.comparison())
     page.send("Accessibility.enable")
-    for tab in ("difference/left_conv", *TABS, "kernels/left_conv", "graph/2"):
+    for tab in ("difference/0", *TABS, "kernels/left_conv", "graph/2"):
         page.go(f"#{tab}")
         nodes = page.send("Accessibility.getFullAXTree")["nodes"]
         for node in nodes:
@@ -234,9 +234,9 @@ def test_lines_of_machine_code_lead_to_loops_and_source(shown: Shown) -> None:
 def test_two_modules(shown: Shown) -> None:
     page = shown(made.comparison())
     text = _panel(page)
-    assert "-50.0 %" in text and "1 changed, 1 only in A, 1 only in B" in text
+    assert "-50.0 %" in text and "-1 µs -50.0 %" in text and "1 changed, 1 only in A, 1 only in B" in text
     assert page.evaluate("[...document.querySelectorAll('.box.removed, .box.added')].length") == 2
-    page.go("#difference/left_conv")
+    page.go("#difference/0")
     assert page.evaluate("document.querySelector('.diff .removed').innerText") != ""
     page.go("#b:kernels")
     assert "right_conv" in _panel(page) and "left_conv" not in _panel(page)

@@ -6,12 +6,21 @@ function gained(a, b) {
   return `${change > 0 ? "+" : ""}${(change * 100).toFixed(1)} %`;
 }
 
+// The seconds that B takes more than A; a kernel that one of them lacks takes none there.
+function timeChange({ change, seconds }) {
+  const [x, y] = seconds ?? [null, null];
+  if (change === "added") return y ?? null;
+  if (change === "removed") return (x ?? null) === null ? null : -x;
+  return (x ?? null) === null || (y ?? null) === null ? null : y - x;
+}
+
 function differenceTab(view, argument) {
   const { a, b, diff } = view.data;
   const pair = ([x, y], format) => [format(x) || "unknown", format(y) || "unknown", gained(x, y)];
   const totals = [
     ["time", pair(diff.total?.seconds ?? [null, null], formatSeconds)],
     ["machine code", pair(diff.total?.code ?? [null, null], formatBytes)],
+    ["artifact", pair(diff.total?.artifact ?? [null, null], formatBytes)],
     ["workspace", pair(diff.total?.workspace ?? [null, null], formatBytes)],
   ];
   const table = element(
@@ -39,18 +48,26 @@ function differenceTab(view, argument) {
       ),
     ),
   );
-  const key = (row) => `${row.name}`;
+  const key = (row) => String(diff.kernels.indexOf(row));
   const columns = [
     { title: "Kernel", value: (row) => row.name },
     { title: "In B", value: (row) => (row.other === row.name ? "" : row.other) },
     { title: "Change", value: (row) => row.change },
-    { title: "What changed", value: (row) => (row.what ?? []).join(", "), wrap: true },
+    {
+      title: "What changed",
+      value: (row) => (row.what ?? []).join(", ").replaceAll("code_bytes", "size of code"),
+      wrap: true,
+    },
     { title: "Time A", value: (row) => row.seconds?.[0], show: (row) => formatSeconds(row.seconds?.[0]), number: true },
     { title: "Time B", value: (row) => row.seconds?.[1], show: (row) => formatSeconds(row.seconds?.[1]), number: true },
     {
       title: "Gained or lost",
-      value: (row) => (row.seconds?.[0] && row.seconds?.[1] ? row.seconds[1] - row.seconds[0] : null),
-      show: (row) => gained(row.seconds?.[0], row.seconds?.[1]),
+      value: timeChange,
+      show: (row) => {
+        const change = timeChange(row);
+        if (change === null) return "";
+        return `${change < 0 ? "-" : "+"}${formatSeconds(Math.abs(change))} ${gained(...row.seconds)}`.trim();
+      },
       number: true,
     },
     {
@@ -66,12 +83,13 @@ function differenceTab(view, argument) {
       number: true,
     },
   ];
+  const ordered = [...diff.kernels].sort((x, y) => (x.change === "same") - (y.change === "same")); // stable
   const parts = [
     element("h2", {}, "Total"),
     element("div", { class: "scroll" }, table),
     element("h2", {}, "Kernels"),
     diff.kernels.length
-      ? sortable("kernels that differ", columns, diff.kernels, { open: (row) => view.go("difference", key(row)), key })
+      ? sortable("kernels of both", columns, ordered, { open: (row) => view.go("difference", key(row)), key })
       : element("p", {}, "There are no kernels."),
   ];
   const chosen = diff.kernels.find((row) => key(row) === argument);
