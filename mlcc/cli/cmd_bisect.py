@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from mlcc import plugins
 from mlcc.cli.options import (
     echo_stderr,
+    force_option,
     in_option,
     level_option,
     load_option,
@@ -24,7 +29,9 @@ EXIT_DIFFERENT = 3
 if TYPE_CHECKING:
     from mlcc.bisect.search import Finding
     from mlcc.ir.module import IRModule
+    from mlcc.outputs import Outputs
     from mlcc.passes.manage.manager import Pipeline
+    from mlcc.reduce.outcomes import Run
 
 
 class Given(NamedTuple):
@@ -55,9 +62,14 @@ class Given(NamedTuple):
     show_default=True,
     help="Modules of up to this many operations are interpreted, others compiled with --sanitize.",
 )
+@click.option("--reduce", "output", metavar="FILE", help="Also write a small program to FILE in which the same fails.")
+@click.option("--time", "seconds", type=float, default=120.0, show_default=True, metavar="SECONDS",
+              help="With --reduce: the time after which the smallest program so far is the result.")  # fmt: skip
+@force_option
 def command(
     file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], script_path: str | None, pipeline: str | None,
-    level: int | None, target: str, func: str, rtol: float, atol: float, work: int,
+    level: int | None, target: str, func: str, rtol: float, atol: float, work: int, output: str | None,
+    seconds: float, force: bool,
 ) -> int:  # fmt: skip
     """Find what makes FILE compute something else than the interpreter: a pass, a change that it makes, a kernel.
 
@@ -68,15 +80,30 @@ def command(
     """
     from mlcc.bisect.judge import Judge
     from mlcc.bisect.search import bisect
-    from mlcc.cli.options import parse_symbol_sizes
-    from mlcc.driver import build_pipeline, parse_file
+    from mlcc.cli.options import input_files, parse_symbol_sizes
+    from mlcc.driver import build_pipeline
+    from mlcc.files import read_bytes
+    from mlcc.frontend.source import is_model, read_module
+    from mlcc.grammar.syntax.reader import read_source
     from mlcc.machine.target import Target
+    from mlcc.outputs import Outputs
     from mlcc.passes.manage.levels import level_of
     from mlcc.passes.manage.manager import PassContext, Pipeline
+    from mlcc.passes.manage.reproducer import directive
     from mlcc.passes.schedule.schedule_pass import ApplyScript
+    from mlcc.reduce.outcomes import Run
 
+    if output is not None and script_path is not None:
+        raise click.UsageError("--reduce leaves scripts alone: mlcc reduce FILE --script reduces both")
+    outputs = Outputs(force, watch=True)
+    outputs.read(file, script_path, *(input_files(inputs, ())))
+    if output is not None:
+        outputs.write_module(output, "--reduce", "mlcc", None)
+    outputs.check()
     where, chosen = Target.parse(target), level_of(level)
-    module = parse_file(file)
+    module = read_module(file)
+    if pipeline is None and not is_model(file):
+        pipeline = directive(read_source(read_bytes(file), file).text)
     arrays = _arrays(module, func, inputs, parse_symbol_sizes(sizes))
     passes = build_pipeline(module, where, chosen, pipeline)
     if script_path is not None:
@@ -91,25 +118,64 @@ def command(
         click.echo(line)
     see = _to_see(finding, file, passes, target, Given(pipeline, level, script_path))
     click.echo(f"to see it: {shlex.join(see)}")
+    if output is not None:
+        run = Run(target, chosen, None, func, rtol, atol, parse_symbol_sizes(sizes))
+        _reduce(finding, module, passes, pipeline, run, seconds, output, outputs)
     return EXIT_DIFFERENT
+
+
+def _reduce(
+    finding: Finding, module: IRModule, passes: Pipeline, pipeline: str | None, run: Run, seconds: float, output: str,
+    outputs: Outputs,
+) -> None:  # fmt: skip
+    """Reduce the program with the passes up to the culprit, and write it with the command that shows the failure.
+
+    Raises CompileError E0518 if it does not fail on random arrays.
+    """
+    from mlcc.bisect.search import CODE, CRASH, RACE
+    from mlcc.cli.reduction import describe, outcome_observer, reduce_and_save, tell
+    from mlcc.errors import CompileError, error
+    from mlcc.reduce.outcomes import CHECKS, MACHINE_CODE, OK, PASSES
+    from mlcc.reduce.program import Program
+
+    judged = {CODE: MACHINE_CODE, CRASH: None, RACE: CHECKS}.get(finding.kind, PASSES)
+    upto = passes.passes[: finding.at or 0]
+    if finding.kind == CODE:
+        program = Program(module, None if pipeline is None else tuple(map(str, passes.passes)))
+    else:
+        program = Program(module, tuple(map(str, upto)))
+    observe = outcome_observer(replace(run, judged_by=judged))
+    started = time.monotonic()
+    outcome = observe(program, 600)
+    took = time.monotonic() - started
+    if outcome == OK:
+        help = "the failure needs the arrays of --in; mlcc reduce --keep COMMAND takes a command that reads them"
+        raise CompileError(error("E0518", "nothing fails on random arrays", help=help))
+    tell(f"reducing: {outcome}; {describe(program)}")
+    words = ["mlcc", "bisect", os.path.basename(output), "-t", run.target]
+    words += [] if program.passes is not None or run.level is None else ["-O", str(run.level)]
+    words += [word for path in plugins.loaded_paths() for word in ("--load", path)]
+
+    def save(best: Program) -> None:
+        lines = [f"# {shlex.join(words)}", f"# {outcome}"]
+        lines += [] if best.passes is None else [f"# PASSES: {','.join(best.passes)}"]
+        outputs.save({output: "\n".join(lines) + "\n" + best.module.script()})
+
+    reduce_and_save(program, observe, outcome, took, seconds, save, output)
 
 
 def _arrays(module: IRModule, func: str, inputs: tuple[str, ...], sizes: dict[str, int]) -> dict[str, Any]:
     """Return the arrays of files, and random ones for the other parameters, by the names of the parameters."""
     from mlcc.cli.options import load_inputs
     from mlcc.errors import CompileError, did_you_mean, error
-    from mlcc.ir import relax
-    from mlcc.reduce.arguments import random_arguments
+    from mlcc.reduce.arguments import parameter_names, random_arguments
 
     if func not in module:
         help = did_you_mean(func, module)
         raise CompileError(error("E0801", f"the module has no function `{func}`", help=help))
     called = module[func]
     given = load_inputs(inputs)
-    if isinstance(called, relax.Function):
-        names = [p.name for p in called.params]
-    else:
-        names = [p.name if b is None else b.name for p, b in zip(called.params, called.buffers, strict=True)]
+    names = parameter_names(called)
     known = {name: given[name] for name in names if name in given}
     values, _ = random_arguments(called, sizes) if len(known) < len(names) else ([None] * len(names), [])
     return {name: known.get(name, value) for name, value in zip(names, values, strict=True)}
@@ -117,7 +183,6 @@ def _arrays(module: IRModule, func: str, inputs: tuple[str, ...], sizes: dict[st
 
 def _to_see(finding: Finding, file: str, passes: Pipeline, target: str, given: Given) -> list[str]:
     """Return the command that shows what the culprit does, or the code before it is generated."""
-    from mlcc import plugins
     from mlcc.machine.target import Target
     from mlcc.passes.manage.manager import Pipeline
 

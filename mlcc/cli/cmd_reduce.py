@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from mlcc.reduce.program import Program
 
 _CODE = re.compile(r"E\d{4}")
-_LEAST_SECONDS = 10.0  # for one candidate
-_TIMES_FIRST = 4  # a candidate may take so many times as long as the program itself
 
 
 @click.command("reduce")
@@ -72,16 +69,15 @@ def command(
     The passes of -p that the failure needs are written into the text, where `mlcc passes` and `mlcc reduce` find them;
     so are those of the files that mlcc writes when it fails.
     """
-    from mlcc.cli import signals
     from mlcc.cli.options import parse_symbol_sizes
+    from mlcc.cli.reduction import describe, outcome_observer, reduce_and_save, tell
     from mlcc.driver import parse_file
     from mlcc.files import read_bytes
     from mlcc.grammar.syntax.reader import read_source
     from mlcc.outputs import Outputs
     from mlcc.passes.manage.reproducer import directive
-    from mlcc.reduce.outcomes import Run
+    from mlcc.reduce.outcomes import MACHINE_CODE, Run
     from mlcc.reduce.program import Program
-    from mlcc.reduce.reducer import Reducer
 
     is_command = wanted is not None and wanted not in ("crash", "differs") and not _CODE.fullmatch(wanted)
     if is_command and (script_path or pipeline is not None):
@@ -100,30 +96,30 @@ def command(
     script = None if script_path is None else tuple(read_source(read_bytes(script_path), script_path).text.splitlines())
     program = Program(module, passes, script)
     folder = "." if script_path is None else os.path.dirname(script_path) or "."
-    run = Run(target, level, wanted == "differs", func, rtol, atol, parse_symbol_sizes(sizes), folder)
+    run = Run(
+        target,
+        level,
+        MACHINE_CODE if wanted == "differs" else None,
+        func,
+        rtol,
+        atol,
+        parse_symbol_sizes(sizes),
+        folder,
+    )
 
     with tempfile.TemporaryDirectory(prefix="mlcc-reduce-") as scratch:
-        observe = _command_observer(str(wanted), scratch) if is_command else _outcome_observer(run)
+        observe = _command_observer(str(wanted), scratch) if is_command else outcome_observer(run)
         started = time.monotonic()
         outcome = observe(program, seconds)
-        limit = max(_LEAST_SECONDS, _TIMES_FIRST * (time.monotonic() - started))
+        took = time.monotonic() - started
         _require(outcome, wanted, is_command, file)
-        _tell(f"{file}: {outcome}; {_describe(program)}")
-        reducer = Reducer(program, lambda p: observe(p, limit), outcome, seconds, _progress(started))
+        tell(f"{file}: {outcome}; {describe(program)}")
         command_line = str(wanted) if is_command else None
-        stopped: BaseException | None = None
-        with signals.graceful_first_signal():
-            try:
-                reducer.run()
-            except (signals.Stopped, KeyboardInterrupt) as exc:
-                stopped = exc
-            best = reducer.best
-            _clear_progress()
+
+        def save(best: Program) -> None:
             outputs.save({output: _text(best, outcome, command_line), **_script(best, script_output)})
-            reason = "" if reducer.is_finished else "; stopped before the end, it may become smaller"
-            _tell(f"{output}: {_describe(best)}, after {reducer.tried} candidates{reason}")
-    if stopped is not None:
-        raise stopped
+
+        reduce_and_save(program, observe, outcome, took, seconds, save, output)
     return 0
 
 
@@ -132,13 +128,6 @@ def _pass_texts(pipeline: str, target: str) -> tuple[str, ...]:
     from mlcc.passes.manage.manager import Pipeline
 
     return tuple(map(str, Pipeline.parse(pipeline, "-p", Target.parse(target).kind).passes))
-
-
-def _outcome_observer(run: object) -> Callable[[Program, float], str]:
-    from mlcc.reduce.outcomes import Run, run_apart
-
-    assert isinstance(run, Run)
-    return lambda program, seconds: run_apart(lambda: run.outcome(program), seconds)
 
 
 def _command_observer(line: str, scratch: str) -> Callable[[Program, float], str]:
@@ -176,41 +165,3 @@ def _text(program: Program, outcome: str, command: str | None) -> str:
 
 def _script(program: Program, path: str | None) -> dict[str, str]:
     return {} if path is None else {path: "\n".join(program.script or ()) + "\n"}
-
-
-def _describe(program: Program) -> str:
-    functions, nodes, steps = program.size()
-    parts = [f"{functions} function{'' if functions == 1 else 's'}", f"{nodes} nodes"]
-    if program.passes is not None or program.script is not None:
-        parts.append(f"{steps} steps")
-    return ", ".join(parts)
-
-
-def _tell(line: str) -> None:
-    from mlcc.cli.options import echo_stderr
-    from mlcc.cli.terminal import QUIET, verbosity
-
-    if verbosity() != QUIET:
-        echo_stderr(line)
-
-
-def _progress(started: float) -> Callable[[int, Program], None] | None:
-    """Return what shows the progress on a terminal; None where stderr is none."""
-    from mlcc.cli.terminal import QUIET, is_terminal, verbosity
-
-    if not is_terminal(sys.stderr) or verbosity() == QUIET:
-        return None
-
-    def show(tried: int, best: Program) -> None:
-        seconds = time.monotonic() - started
-        sys.stderr.write(f"\r\033[K{seconds:.0f} s, {tried} candidates: {_describe(best)}")
-        sys.stderr.flush()
-
-    return show
-
-
-def _clear_progress() -> None:
-    from mlcc.cli.terminal import is_terminal
-
-    if is_terminal(sys.stderr):
-        sys.stderr.write("\r\033[K")

@@ -45,6 +45,19 @@ def random_arguments(func: Func, sizes: Mapping[str, int]) -> tuple[list[Any], l
     return arguments, positions
 
 
+def named_arguments(func: Func, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Return the arguments of `random_arguments` by the names of parameters, or of the buffers of a TIR function."""
+    arguments, _ = random_arguments(func, sizes)
+    return dict(zip(parameter_names(func), arguments, strict=True))
+
+
+def parameter_names(func: Func) -> list[str]:
+    """Return the names under which parameters take arrays."""
+    if isinstance(func, relax.Function):
+        return [p.name for p in func.params]
+    return [p.name if b is None else b.name for p, b in zip(func.params, func.buffers, strict=True)]
+
+
 def _argument(
     param: relax.Var, info: relax.StructInfo | None, sizes: Mapping[str, int], values: dict[tir.Var, int], rng: Any
 ) -> Any:

@@ -19,9 +19,17 @@ _LEAST = 2  # sizes from this one on are made smaller
 
 
 class ShrinkSizes:
-    """Replace integers in shapes, extents and indices by smaller ones, everywhere at once."""
+    """Replace integers in shapes, extents and indices by smaller ones, everywhere at once.
+
+    With `graphs_only`, modules with TIR functions, which have many such integers, are left alone.
+    """
+
+    def __init__(self, graphs_only: bool = False) -> None:
+        self._graphs_only = graphs_only
 
     def sites(self, program: Program) -> Sequence[tuple[int, int]]:
+        if self._graphs_only and any(isinstance(f, tir.PrimFunc) for f in program.module.functions.values()):
+            return []
         sizes = {
             node.value
             for func in program.module.functions.values()

@@ -12,31 +12,38 @@ import subprocess
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import mlcc
+from mlcc import backends
+from mlcc.driver import run_compiled, run_emulated
 from mlcc.errors import MlccError
 from mlcc.ir.module import IRModule
-from mlcc.reduce.arguments import random_arguments
+from mlcc.reduce.arguments import named_arguments, random_arguments
 from mlcc.reduce.program import Program
 
 OK, DIFFERS, TIMEOUT = "ok", "differs", "timeout"
 CRASH = "crash"  # begins the outcome of a crash
+MACHINE_CODE, PASSES, CHECKS = "machine code", "passes", "checks"  # what judges the results of a program
 
 
 @dataclass(frozen=True)
 class Run:
-    """How a program is run: the target and level that it is compiled for, and the function whose results are compared.
+    """How a program is run: the target and level that it is compiled for, and how a function of it is judged.
 
-    `compares`: results of compiled code are compared with those of the interpreter, within `rtol` and `atol`. `sizes`
-    are values of symbols in shapes. `folder` is where files that passes name are looked for.
+    `judged_by`: MACHINE_CODE and PASSES compare the results of compiled code, or of the interpreter after the passes,
+    with those of the interpreter before them, within `rtol` and `atol`; CHECKS looks for invalid accesses and races
+    after the passes, and makes sure that there are none without the last pass. The function is `func`, or the only
+    public one if there is none of that name. `sizes` are values of symbols in shapes. `folder` is where files that
+    passes name are looked for. Code for a GPU is emulated.
     """
 
     target: str = "llvm{cpu=native}"
     level: int | None = None
-    compares: bool = False
+    judged_by: str | None = None
     func: str = "main"
     rtol: float = 1e-4
     atol: float = 1e-5
@@ -63,8 +70,12 @@ class Run:
         if program.script is not None:
             module = mlcc.apply_schedule(module, "\n".join(program.script) + "\n", folder=self.folder)
         passes = None if program.passes is None else ",".join(program.passes)
-        if self.compares:
+        if self.judged_by == MACHINE_CODE:
             return self._compared(program.module, module, passes)
+        if self.judged_by == PASSES:
+            return self._interpreted(module, self._after(module, program.passes or ()))
+        if self.judged_by == CHECKS:
+            return self._checked(module, program.passes or ())
         if passes is not None:
             mlcc.run_passes(module, passes, target=self.target, folder=self.folder)
         elif program.script is None:
@@ -76,14 +87,59 @@ class Run:
         from mlcc.loading import load
         from mlcc.passes.check_each import CheckEach
 
-        arrays, written = random_arguments(original[self.func], self.sizes)
-        expected, results = ([a.copy() for a in arrays] for _ in range(2))
-        reference = run_function(original, self.func, expected)
-        returned = load(mlcc.build(module, self.target, self.level, passes))[self.func](*results)
-        compared = CheckEach({}, self.func, self.rtol, self.atol)
+        func = self.called(original)
+        arrays, written = random_arguments(original[func], self.sizes)
+        expected, results = (copied(arrays) for _ in range(2))
+        reference = run_function(original, func, expected)
+        artifact = mlcc.build(module, self.target, self.level, passes)
+        returned = load(artifact, emulate=backends.of(self.target).emulated)[func](*results)
+        compared = CheckEach({}, func, self.rtol, self.atol)
         if written:
             return DIFFERS if compared.difference([results[i] for i in written], [expected[i] for i in written]) else OK
         return DIFFERS if compared.difference(returned, reference) else OK
+
+    def called(self, module: IRModule) -> str:
+        """Return the name of the function to call."""
+        public = [name for name, func in module.functions.items() if not func.is_private]
+        return self.func if self.func in module or len(public) != 1 else public[0]
+
+    def _interpreted(self, before: IRModule, after: IRModule) -> str:
+        """Compare the results before and after the passes."""
+        from mlcc.passes.check_each import CheckEach
+
+        func = self.called(before)
+        emulated = partial(run_emulated, self.target) if backends.of(self.target).emulated else None
+        check = CheckEach(named_arguments(before[func], self.sizes), func, self.rtol, self.atol, emulated=emulated)
+        check.expected = check.results(before)
+        return DIFFERS if check.compare(check.results(after)) else OK
+
+    def _checked(self, module: IRModule, passes: Sequence[str]) -> str:
+        """Run a module after passes with checked accesses; if that fails, also without the last pass."""
+        func = self.called(module)
+        arrays = random_arguments(module[func], self.sizes)[0]
+        run = partial(run_emulated, self.target) if backends.of(self.target).emulated else run_compiled
+        try:
+            run(self._after(module, passes), func, copied(arrays))
+        except MlccError:
+            if passes and self._fails(run, module, passes[:-1], func, arrays):
+                return "fails without the last pass"
+            raise
+        return OK
+
+    def _fails(self, run: Any, module: IRModule, passes: Sequence[str], func: str, arrays: list[Any]) -> bool:
+        try:
+            run(self._after(module, passes), func, copied(arrays))
+        except MlccError:
+            return True
+        return False
+
+    def _after(self, module: IRModule, passes: Sequence[str]) -> IRModule:
+        return mlcc.run_passes(module, ",".join(passes), target=self.target, folder=self.folder, verify_each=False)
+
+
+def copied(arguments: Sequence[Any]) -> list[Any]:
+    """Return the arguments with copies of the arrays."""
+    return [a.copy() if hasattr(a, "copy") else a for a in arguments]
 
 
 def describe_crash(exc: BaseException) -> str:

@@ -19,8 +19,10 @@ from mlcc.reduce.loops import DropMemory, DropStatements, PlainStatements, Simpl
 from mlcc.reduce.program import Program
 from mlcc.reduce.steps import DropPasses, DropScriptLines
 
+# in an order that makes programs quick to run early on: graphs shrink before passes are left out one by one
 EDITS: Sequence[Edit] = (
-    DropPasses(), DropScriptLines(), DropFunctions(), DropBindings(), PublishFunctions(), DropFunctions(),
+    DropScriptLines(), DropFunctions(), DropBindings(), ShrinkSizes(graphs_only=True), DropPasses(), PublishFunctions(),
+    DropFunctions(),
     TakeBranches(), ConstantsToParameters(), DropParameters(), DropStatements(), UnwrapStatements(), ShrinkSizes(),
     PlainStatements(), DropMemory(), SimplifyExpressions(), PlainDtypes(), DropAttributes(),
 )  # fmt: skip

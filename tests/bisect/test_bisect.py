@@ -23,6 +23,7 @@ from tests.bisect.planted import LOST_BARRIER, PARALLEL_SUM, PERCEPTRON, WRONG_C
 from tests.cli.test_cli import Tool
 from tests.generate import graphs
 
+REDUCED = ("--reduce", "small.mlc", "--time", "60")
 LEVEL = "canonicalize,lower-to-tir,annotate-op-pattern,fuse,fuse-tir"
 
 
@@ -33,6 +34,20 @@ def mlcc(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
     tool.file("net.mlc", residual_network())
     tool.file("perceptron.mlc", PERCEPTRON)
     return tool
+
+
+def reduced(path: str, outcome: str) -> str:
+    """The text of a reduced program; it has fewer than 20 lines, and says how to run it and what fails."""
+    text = Path(path).read_text()
+    lines = text.splitlines()
+    assert len(lines) < 20
+    assert lines[0].startswith(f"# mlcc bisect {path} ")
+    assert lines[1].startswith(f"# {outcome}")
+    return text
+
+
+def operators(text: str) -> list[str]:
+    return re.findall(r"= (R\.[\w.]+)\(", text)
 
 
 def in_process(*argv: str, code: int) -> str:
@@ -54,7 +69,8 @@ def follow(mlcc: Tool, text: str) -> str:
 
 def test_a_wrong_pass_is_named_with_the_change_and_the_kernel(mlcc: Tool) -> None:
     mlcc.file("mine.py", WRONG_PASS)
-    text = mlcc("bisect", "net.mlc", "--load", "mine.py", "-p", f"{LEVEL},cheap-erf,auto-schedule", code=3)
+    passes = f"{LEVEL},cheap-erf,auto-schedule"
+    text = mlcc("bisect", "net.mlc", "--load", "mine.py", "-p", passes, "--reduce", "small.mlc", code=3)
     assert text.startswith("results: ")
     assert "\npass: `cheap-erf`, number 6 of " in text
     assert "\nstep: 1 of its 1 changes" in text
@@ -66,34 +82,45 @@ def test_a_wrong_pass_is_named_with_the_change_and_the_kernel(mlcc: Tool) -> Non
     assert "--stop-after 6" in text
     assert "# --- changed by cheap-erf" in err
     assert "# --- changed by fuse" not in err
+    small = reduced("small.mlc", "differs")
+    assert "# PASSES: lower-to-tir,cheap-erf\n" in small
+    assert operators(small) == ["R.nn.gelu"]
+    assert "pass: `cheap-erf`, number 2 of" in mlcc(*shlex.split(small.splitlines()[0])[2:], code=3)
 
 
 def test_wrong_machine_code_is_named_by_its_kernel(mlcc: Tool) -> None:
     mlcc.file("mine.py", WRONG_CODE)  # which changes a table of this process for good
-    text = in_process("bisect", "net.mlc", "--load", "mine.py", code=3)
+    text = in_process("bisect", "net.mlc", "--load", "mine.py", "--reduce", "small.mlc", code=3)
     assert text.startswith("results of the machine code: ")
     assert "\npass: none: all " in text
     assert re.search(r"\nkernel: `\w*relu\w*`\n", text)
+    small = reduced("small.mlc", "differs")
+    assert operators(small) == ["R.nn.relu"]
+    in_process(*shlex.split(small.splitlines()[0])[2:], code=3)
 
 
 def test_a_race_of_threads_is_named_by_its_statement(mlcc: Tool) -> None:
     mlcc.file("mine.py", LOST_BARRIER)
     passes = mlcc("passes", "perceptron.mlc", "-t", "cuda", "--print-pipeline").strip()
     passes = passes.replace(",insert-barriers,", ",insert-barriers,lose-barriers,")
-    text = mlcc("bisect", "perceptron.mlc", "-t", "cuda", "--load", "mine.py", "-p", passes, code=3)
+    text = mlcc("bisect", "perceptron.mlc", "-t", "cuda", "--load", "mine.py", "-p", passes, *REDUCED, code=3)
     assert re.match(r"race: E074[12]: ", text)
     assert "\npass: `lose-barriers`, number " in text
     assert "\nkernel: `" in text
     assert re.search(r'^ +- +T\.tvm_storage_sync\("shared"', text, re.MULTILINE)
+    small = reduced("small.mlc", "E074")
+    assert operators(small) == ["R.matmul"]
+    assert "lose-barriers\n" in small
 
 
 def test_a_race_of_parallel_iterations_is_found(mlcc: Tool) -> None:
     mlcc.file("mine.py", PARALLEL_SUM)
-    text = mlcc("bisect", "net.mlc", "--load", "mine.py", "-p", "O2,lower,parallel-sum", code=3)
+    text = mlcc("bisect", "net.mlc", "--load", "mine.py", "-p", "O2,lower,parallel-sum", *REDUCED, code=3)
     assert text.startswith("race: E0873: ")
     assert "\npass: `parallel-sum`, number " in text
     assert "conv2d" in text
     assert re.search(r"^ +\+ .*T\.parallel", text, re.MULTILINE)
+    assert operators(reduced("small.mlc", "E0873")) == ["R.nn.conv2d"]
 
 
 def test_a_pass_that_crashes_is_named(mlcc: Tool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def is_valid(candidate: Program) -> bool:
     return True
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: type(edit).__name__)
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: f"{EDITS.index(edit)}-{type(edit).__name__}")
 @given(seed=st.integers(0, 1 << 30), is_graph=st.booleans(), share=st.floats(0, 1))
 def test_a_valid_candidate_is_a_text(edit: Edit, seed: int, is_graph: bool, share: float) -> None:
     before = program(seed, is_graph)
