@@ -10,7 +10,7 @@ from typing import Any
 from mlcc import te
 from mlcc.arith.proofs import is_one
 from mlcc.ir import construct, relax, tir
-from mlcc.ir.dtypes import FLOAT32, INT64, DType
+from mlcc.ir.dtypes import FLOAT32, INT32, INT64, DType
 from mlcc.ir.narrow_floats import encode
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import guard, layout_rules, topi
@@ -23,6 +23,7 @@ from mlcc.ops.shapes import (
     fail,
     int64,
     known_different,
+    product,
     result,
     shape_argument,
     shape_text,
@@ -251,19 +252,24 @@ def _arg_nan_first(largest: bool) -> Any:
 ARGMAX, ARGMIN = _arg_as_tvm(True), _arg_as_tvm(False)
 
 
-def _lower_arg(reducer: Any) -> Callable[..., Any]:
+def _lower_arg(reducer: Any, narrow: bool = False) -> Callable[..., Any]:
+    """Return the lowering to a reducer of pairs; with `narrow` it counts in int32 where it can: half the registers."""
+
     def lowering(call: relax.Call, x: te.Tensor) -> te.Tensor:
         reduced_axes = _reduce_axes(call, x.ndim)
+        count = tir.const_int(product([x.buffer.shape[a] for a in reduced_axes]))
+        place = INT32 if narrow and count is not None and count < 1 << 31 else INT64
 
         def body(i: list[Any], k: list[Any]) -> Any:
             flat: tir.Expr | None = None
             for a in reduced_axes:
                 step = to_expr(i[a])
                 flat = step if flat is None else construct.add(construct.mul(flat, x.buffer.shape[a]), step)
-            return reducer((Scalar(construct.const(0, INT64) if flat is None else flat), x(*i)), axis=k)
+            number = construct.const(0, place) if flat is None else construct.cast(place, flat)
+            return reducer((Scalar(number), x(*i)), axis=k)
 
         pair = comm_reduce(x, reduced_axes, call.attrs["keepdims"], body, f"{x.name}_red_temp")
-        return topi.elementwise_ax(pair[0], lambda v: v, f"{x.name}_red")
+        return topi.elementwise_ax(pair[0], lambda v: v.astype(INT64), f"{x.name}_red")
 
     return lowering
 
@@ -381,10 +387,10 @@ OPS: dict[str, Impl] = {
     ),
     "argmax": Impl(
         "x, axis: int? = None, keepdims: bool = False", infer_arg, _np_arg("argmax"), _lower_arg(ARGMAX),
-        FusionKind.OUT_EWISE_FUSABLE, accurate=_lower_arg(_arg_nan_first(True)),
+        FusionKind.OUT_EWISE_FUSABLE, accurate=_lower_arg(_arg_nan_first(True), narrow=True),
     ),
     "argmin": Impl(
         "x, axis: int? = None, keepdims: bool = False", infer_arg, _np_arg("argmin"), _lower_arg(ARGMIN),
-        FusionKind.OUT_EWISE_FUSABLE, accurate=_lower_arg(_arg_nan_first(False)),
+        FusionKind.OUT_EWISE_FUSABLE, accurate=_lower_arg(_arg_nan_first(False), narrow=True),
     ),
 }  # fmt: skip

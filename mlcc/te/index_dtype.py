@@ -114,10 +114,11 @@ class _IndexDtypeConverter:
         return self.value(node) if isinstance(node, tir.Expr) else node
 
     def condition(self, old: tir.Expr) -> Any:
-        """Convert a condition: comparisons of int32 or int64 operands are converted as indices."""
+        """Convert a condition: comparisons of int32 or int64 operands that are no data are converted as indices."""
         if isinstance(old, (tir.And, tir.Or, tir.Not)):
             return map_children(old, lambda n: self.condition(n) if isinstance(n, tir.Expr) else n)
-        if isinstance(old, tir.CompareOp) and old.lhs.dtype in (INT32, INT64):
+        data = isinstance(old, tir.CompareOp) and (_is_data(old.lhs) or _is_data(old.rhs))
+        if isinstance(old, tir.CompareOp) and old.lhs.dtype in (INT32, INT64) and not data:
             return self._match_operands(old, map_children(old, self._index_child))
         return self.value(old)
 
@@ -159,3 +160,8 @@ class _IndexDtypeConverter:
             a, b = construct.match_types(expr.args[1], expr.args[2])
             return replace(expr, dtype=a.dtype, args=(expr.args[0], a, b))
         return expr
+
+
+def _is_data(operand: tir.Expr) -> bool:
+    """Whether an operand is an element of a buffer, or was narrowed on purpose."""
+    return isinstance(operand, tir.BufferLoad) or (isinstance(operand, tir.Cast) and operand.dtype is INT32)

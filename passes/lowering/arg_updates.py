@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcc.arith.conditions import linear_parts
 from mlcc.arith.structural_keys import same_expr
 from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
 from mlcc.ir.node import find, replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import used_vars
@@ -94,12 +95,15 @@ class _UpdateSimplifier(TirMutator):
         It must be a sum of axes with positive factors, and in the loops of its reduce axes each step must be larger
         than what all inner loops add.
         """
-        parts = linear_parts(index, casts=True)
+        narrow = isinstance(index, tir.Cast) and index.dtype.is_int and not index.dtype.is_uint
+        parts = linear_parts(index.value if isinstance(index, tir.Cast) and narrow else index, casts=True)
         axes = dict(zip((a.var for a in node.block.iter_vars), node.values, strict=True))
         if parts is None or parts[1] < 0 or not all(v in axes and factor > 0 for v, factor in parts[0].items()):
             return False
         mins = (tir.const_int(a.dom.min) for a in node.block.iter_vars)
         if not all(least is not None and least >= 0 for least in mins):
+            return False
+        if narrow and not _fits(parts, node.block.iter_vars, index.dtype):
             return False
         steps: dict[tir.Var, int] = {}
         spatial: set[tir.Var] = set()
@@ -123,6 +127,17 @@ class _UpdateSimplifier(TirMutator):
                 return False
             reach += step * max((extent or 1) - 1, 0)
         return not steps
+
+
+def _fits(parts: tuple[dict[tir.Var, int], int], axes: Sequence[tir.IterVar], dtype: DType) -> bool:
+    """Return True if a sum of axes with positive factors is a number of the dtype."""
+    largest = parts[1]
+    for axis in axes:
+        factor, least, extent = parts[0].get(axis.var, 0), tir.const_int(axis.dom.min), tir.const_int(axis.dom.extent)
+        if factor and (least is None or extent is None):
+            return False
+        largest += factor * ((least or 0) + max((extent or 0) - 1, 0))
+    return largest < 1 << (dtype.bits - 1)
 
 
 def _index_of(update: ArgUpdate) -> Expr | None:

@@ -86,3 +86,21 @@ def test_padded_elements_are_never_taken() -> None:
     a[1] = np.iinfo(np.int32).min
     want = a[..., :5].reshape(4, -1).argmax(1)
     np.testing.assert_array_equal(run(numbers, a), want // 5 * 7 + want % 5)
+
+
+@pytest.mark.parametrize(("offset", "kept"), [(0, False), (86, False), (87, True)])
+def test_indices_in_fewer_bits_must_fit(offset: int, kept: bool) -> None:
+    narrow = text(f'T.Cast("int8", vj * 7 + vk + {offset})').replace("T.int64", "T.int8").replace('"int64"', '"int8"')
+    assert compares_indices(narrow) is kept
+
+
+@pytest.mark.parametrize(
+    ("extent", "dtype"), [(5, "int32"), ((1 << 31) - 1, "int32"), (1 << 31, "int64"), ("n", "int64")]
+)
+def test_argmax_counts_in_32_bits_where_they_are_enough(extent: int | str, dtype: str) -> None:
+    shape = f'("{extent}",)' if extent == "n" else f"({extent},)"
+    source = f'@R.function\ndef main(x: R.Tensor({shape}, "float32")):\n    return R.argmax(x)\n'
+    made = mlcc.run_passes(mlcc.parse(source), "lower-to-tir{accurate=true}", target="llvm")
+    kernel = next(f for f in made.functions.values() if isinstance(f, tir.PrimFunc))
+    assert {str(bind.var.dtype) for bind in find(kernel, tir.Bind)} == {dtype, "float32"}
+    assert str(kernel.buffers[-1].dtype) == "int64"
