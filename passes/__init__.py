@@ -78,6 +78,7 @@ PASSES: dict[str, str | type[Pass]] = {  # registered passes are classes
     "narrow-kernels": "mlcc.passes.gpu.narrow_indices:NarrowKernels",
     "normalize": "mlcc.passes.graph.normalize:Normalize",
     "pack-weights": "mlcc.passes.layout.pack_weights:PackWeights",
+    "pad-temporaries": "mlcc.passes.lowering.temporaries:PadTemporaries",
     "partition-loops": "mlcc.passes.lowering.loop_partition:PartitionLoops",
     "pipeline-loops": "mlcc.passes.gpu.pipeline:PipelineLoops",
     "plan-dynamic-shared": "mlcc.passes.gpu.dynamic_shared:PlanDynamicShared",
