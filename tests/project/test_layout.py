@@ -64,7 +64,7 @@ STOREYS = """
     mlcc.passes.auto_schedule.gpu
     mlcc.passes.auto_schedule.rules
     mlcc.passes.auto_schedule.apply_rules
-    mlcc.passes.auto_schedule.plans
+    mlcc.passes.auto_schedule.plans mlcc.passes.auto_schedule.version_sizes
     mlcc.passes.auto_schedule.as_script mlcc.passes.auto_schedule.auto_pass mlcc.passes.auto_schedule.apply_tuned
     mlcc.passes.auto_schedule.by_rule
     mlcc.passes.graph
