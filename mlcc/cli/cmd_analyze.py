@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from mlcc.cli.options import in_option, level_option, load_option, pipeline_option, size_option, target_option
+
+if TYPE_CHECKING:
+    from mlcc.runtime.function import Function
+    from mlcc.targets.emulate.report import Report
 
 
 @click.command("analyze")
@@ -45,32 +52,44 @@ def command(
     if ranges:
         _report_ranges(file, inputs, sizes, func, blocks, as_json, target, level, pipeline)
         return 0
-    from mlcc.cli.cmd_run import find_function
     from mlcc.cli.main import report
-    from mlcc.cli.options import build_artifact, choose_inputs, load_inputs, require_gpu
+    from mlcc.cli.options import choose_inputs, load_inputs, require_gpu
     from mlcc.errors import MlccError
+
+    require_gpu(target, "E0747")
+    arrays = load_inputs(inputs)
+    found = analyze(
+        file, target, level, pipeline, func, lambda callee: choose_inputs([callee], arrays, True, sizes)[0], blocks
+    )
+    if as_json:
+        import json
+
+        click.echo(json.dumps(found.data(), indent=1))
+    else:
+        click.echo(found.text(), nl=False)
+    if found.findings:
+        report(MlccError(found.findings))
+        return 1
+    return 0
+
+
+def analyze(
+    file: str, target: str, level: int | None, pipeline: str | None, func: str | None,
+    arguments_of: Callable[[Function], list[Any]], blocks: int | None = None,
+) -> Report:  # fmt: skip
+    """Emulate a call of a function of a text on a GPU; return the cost of its kernels. Raises CompileError."""
+    from mlcc.cli.cmd_run import find_function
+    from mlcc.cli.options import build_artifact
     from mlcc.machine.gpu_tables import GpuFacts
     from mlcc.runtime.loader import load
     from mlcc.targets.emulate.report import MeasuringDevice
 
-    require_gpu(target, "E0747")
     artifact = build_artifact(file, target, level, pipeline)
     device = MeasuringDevice(artifact.launch.kernels, GpuFacts.of(target), blocks)
-    exe = load(artifact, device=device)
-    callee = find_function(exe, func)
-    (arguments,) = choose_inputs([callee], load_inputs(inputs), True, sizes)
-    callee.call_with_fresh_outputs(arguments)
+    callee = find_function(load(artifact, device=device), func)
+    callee.call_with_fresh_outputs(arguments_of(callee))
     device.report.assembled(artifact.assembled())
-    if as_json:
-        import json
-
-        click.echo(json.dumps(device.report.data(), indent=1))
-    else:
-        click.echo(device.report.text(), nl=False)
-    if device.report.findings:
-        report(MlccError(device.report.findings))
-        return 1
-    return 0
+    return device.report
 
 
 def _report_ranges(

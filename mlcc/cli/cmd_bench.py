@@ -131,31 +131,10 @@ def _profile(
 ) -> None:  # fmt: skip
     """Compile a text with counters, measure it and the machine, and report. Raises CompileError."""
     from mlcc.cli import profile_report
-    from mlcc.cli.cmd_run import find_function
-    from mlcc.cli.native_faults import report_faults
-    from mlcc.loading import load
-    from mlcc.progress import working
-    from mlcc.runtime.threads import get_num_threads
-    from mlcc.tune.kernel_profile import make_profile
-    from mlcc.tune.peak_rates import measure
 
-    artifact, kernels = profile_report.build_with_counters(
-        path, target, level, pipeline, allow_extern, allow_native, db
+    about = profile_report.measure_kernels(
+        path, arguments_of, func, number, repeat, target, level, pipeline, allow_extern, allow_native, db
     )
-    exe: Any = load(artifact, allow_extern=allow_extern)
-    callee = find_function(exe, func)
-    report_faults({path: exe}, callee.name)
-    call: Any = callee.bind(*callee.signature.with_fresh_outputs(arguments_of(callee)))
-    counters = exe.profile_counters()
-    threads = get_num_threads()
-    with progress_shown():
-        call()
-        count = calls_per_sample(call, number)
-        rounds = profile_report.take_rounds(call, counters, count, repeat)
-        with working("measure the machine"):
-            peak = measure(threads)
-    profile = make_profile(counters.sites, rounds, kernels, peak, threads)
-    about = path, callee.name, profile, kernels, peak, threads
     if as_json:
         import json
 

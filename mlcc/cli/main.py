@@ -57,6 +57,7 @@ BLAS_COMMANDS = (
     "bench",
     "import",
     "passes",
+    "report",
     "run",
 )  # commands that may multiply large matrices in NumPy, or decide it themselves
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mlcc.runtime.function import Function
     from mlcc.runtime.native import NativeCall
     from mlcc.runtime.profile_counters import CallSite, ProfileCounters
     from mlcc.tune.kernel_profile import CompiledKernels, KernelProfile, KernelRow, Round
@@ -41,6 +42,40 @@ def build_with_counters(
         )  # fmt: skip
     warn(module, target, noted.found)
     return artifact, kernels
+
+
+def measure_kernels(
+    path: str, arguments_of: Callable[[Function], list[Any]], func: str | None, number: int | None, repeat: int,
+    target: str, level: int | None, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
+    db: str | None,
+) -> tuple[str, str, KernelProfile, CompiledKernels, PeakRates, int]:  # fmt: skip
+    """Compile a text with counters, and measure a function of it and the machine. Return what `as_json` and `table`
+    take: path, name of the function, profile, kernels, peak rates, number of threads. Raises CompileError."""
+    from mlcc.cli.cmd_bench import calls_per_sample
+    from mlcc.cli.cmd_run import find_function
+    from mlcc.cli.native_faults import report_faults
+    from mlcc.cli.progress import progress_shown
+    from mlcc.loading import load
+    from mlcc.progress import working
+    from mlcc.runtime.threads import get_num_threads
+    from mlcc.tune.kernel_profile import make_profile
+    from mlcc.tune.peak_rates import measure
+
+    artifact, kernels = build_with_counters(path, target, level, pipeline, allow_extern, allow_native, db)
+    exe: Any = load(artifact, allow_extern=allow_extern)
+    callee = find_function(exe, func)
+    report_faults({path: exe}, callee.name)
+    call: Any = callee.bind(*callee.signature.with_fresh_outputs(arguments_of(callee)))
+    counters = exe.profile_counters()
+    threads = get_num_threads()
+    with progress_shown():
+        call()
+        count = calls_per_sample(call, number)
+        rounds = take_rounds(call, counters, count, repeat)
+        with working("measure the machine"):
+            peak = measure(threads)
+    profile = make_profile(counters.sites, rounds, kernels, peak, threads)
+    return path, callee.name, profile, kernels, peak, threads
 
 
 def take_rounds(call: NativeCall, counters: ProfileCounters, number: int, repeat: int) -> list[Round]:

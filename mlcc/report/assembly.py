@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mlcc.runtime.code_size import kernel_of
@@ -13,16 +13,19 @@ _FUNCTION = re.compile(r'\s*\.type\s+"?([^",]+)"?,\s*[@%]function')
 _PTX_ENTRY = re.compile(r"(?:\.visible |\.weak )?\.(?:entry|func)\b.*?([A-Za-z_$][\w$]*)\s*\(")
 _C_PLACE = re.compile(r'#line (\d+) "')
 # directives, labels that only debug information uses, and comments on lines of their own
+_LABEL = re.compile(r"((?:\$L__|\.L)(?:BB|CPI|JTI))\d+(_\d+)(?:\.u\d+)?")
 _KEPT = "param|reg|shared|local|const|global|visible|entry|func|weak|maxntid|reqntid"
 _NOISE = re.compile(rf"\s*(?:\.(?!{_KEPT})[a-z_]|[#/;]|(?:\$L__|\.L)(?:tmp|func_begin|func_end)[\w.$]*:)")
 
 
 @dataclass
 class Listing:
-    """The code of a kernel. `places` has the line of the lowered text for each line; 0 and None: none is known."""
+    """The code of a kernel. `places` has the line of the lowered text for each line, None where none is known;
+    `functions` counts those of a kernel with parallel parts."""
 
     lines: list[str] = field(default_factory=list)
     places: list[int | None] = field(default_factory=list)
+    functions: int = 0
 
     def add(self, line: str, place: int | None) -> None:
         self.lines.append(line)
@@ -45,7 +48,9 @@ def kernel_listings(text: str) -> dict[str, Listing]:
     for symbol, lines in _functions(text.splitlines()):
         kernel = kernel_of(symbol)
         if kernel is not None:
-            listings.setdefault(kernel, Listing()).extend(_listing(lines))
+            listing = listings.setdefault(kernel, Listing())
+            listing.extend(_listing(lines, listing.functions))
+            listing.functions += 1
     return listings
 
 
@@ -95,8 +100,9 @@ def c_listing(text: str) -> Listing:
     return listing
 
 
-def _listing(lines: Iterable[str]) -> Listing:
-    """Return code without directives; a place holds for the following instructions up to the next one."""
+def _listing(lines: Sequence[str], number: int = 0) -> Listing:
+    """Return the code of a function without directives; a place holds for the following instructions up to the next
+    one. Its labels get this number of the function, in place of that which it has in its file."""
     listing = Listing()
     place: int | None = None
     for line in lines:
@@ -105,5 +111,5 @@ def _listing(lines: Iterable[str]) -> Listing:
             place = int(match[2]) or None
         elif line.strip() and not _NOISE.match(line):
             is_code = line.startswith("\t") and not line.strip().startswith(".")
-            listing.add(line, place if is_code else None)
+            listing.add(_LABEL.sub(rf"\g<1>{number}\2", line), place if is_code else None)
     return listing

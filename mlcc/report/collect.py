@@ -21,12 +21,10 @@ from mlcc.report.graphs import GraphBuilder
 from mlcc.report.kernels import add_assembly, kernel_data
 from mlcc.report.loops import LoweredText
 from mlcc.report.memory import memory_plan
-from mlcc.report.sizes import object_sizes, text_sizes
+from mlcc.report.sizes import FORMAT, object_sizes, text_sizes
 from mlcc.report.stages import SOURCE, Stages
 from mlcc.report.texts import Texts
 from mlcc.targets.artifact import Artifact
-
-FORMAT = 1  # the version of the data
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,17 @@ from mlcc.relax.queries import all_bindings, tir_callee
 from mlcc.report.assembly import Listing
 from mlcc.report.graphs import Graph, GraphNode, line_of
 from mlcc.report.loops import LoweredText
+from mlcc.report.measured import UNMEASURED
 from mlcc.report.stages import Stages, function_text
 from mlcc.report.texts import Texts
 from mlcc.tune.roofline import operations, traffic
+
+# of a kernel of which only the code is known
+UNKNOWN: dict[str, Any] = {
+    "calls": None, "lines": [], "version_of": None, "cpu": None, "nodes": [], "tir": None, "scheduled": None,
+    "script": None, "rule": None, "why": "", "choices": [], "refused": [], "loops": None, "flops": None, "bytes": None,
+    "launches": [],
+}  # fmt: skip
 
 
 def kernel_data(
@@ -64,6 +72,8 @@ def kernel_data(
             "loops": texts.add(lowered.of_kernel(name).text),
             "flops": None if work is None else work[0],
             "bytes": None if work is None else work[1],
+            "launches": lowered.members(name)[1:],
+            **UNMEASURED,
         })  # fmt: skip
     return kernels
 

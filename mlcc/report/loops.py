@@ -39,7 +39,7 @@ class LoweredText:
         )  # fmt: skip
         self._lines = text.splitlines()
         starts = [_line(parsed[name]) - 1 for name in functions]  # of the decorators
-        ends = [start - 1 for start in starts[1:]] + [len(self._lines) + 1]
+        ends = [start - 1 for start in (*starts[1:], len(self._lines) + 2)][: len(starts)]
         self._extents = dict(zip(functions, zip(starts, ends, strict=True), strict=True))
 
     def of_kernel(self, name: str) -> LoopText:

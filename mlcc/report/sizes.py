@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mlcc.runtime.code_size import code_size
 from mlcc.runtime.elf import Data
+
+FORMAT = 1  # the version of the data of reports
 
 
 def object_sizes(data: Data, manifest: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
@@ -14,7 +17,7 @@ def object_sizes(data: Data, manifest: dict[str, Any]) -> tuple[dict[str, Any], 
     kernels = size.kernels or {}
     sizes = {
         "artifact": len(data), "code": size.code, "kernels": sum(kernels.values()), "read_only_data": size.read_only,
-        "data": size.data, "zeros": size.zeros, **_common(manifest),
+        "data": size.data, "zeros": size.zeros, **common_sizes(manifest),
     }  # fmt: skip
     return sizes, kernels
 
@@ -23,10 +26,11 @@ def text_sizes(text: str | bytes, manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the sizes of an artifact whose code is text: C source, or PTX."""
     length = len(text.encode() if isinstance(text, str) else text)
     return {"artifact": length, "code": None, "kernels": None, "read_only_data": None, "data": None, "zeros": None,
-            **_common(manifest)}  # fmt: skip
+            **common_sizes(manifest)}  # fmt: skip
 
 
-def _common(manifest: dict[str, Any]) -> dict[str, Any]:
+def common_sizes(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the bytes of constants, and those of the workspace of each function that has a constant size."""
     constants = manifest.get("constants", {})
     workspaces = {
         name: spec["workspace"] if isinstance(spec.get("workspace"), int) else None

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlcc.grammar.printer.printer import function_lines
-from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
-from mlcc.ir.versions import version_names
 from mlcc.passes.manage.manager import Observer, Pass, Pipeline
 from mlcc.passes.manage.stages import BLOCKS, stage_of
-from mlcc.relax.queries import all_bindings, tir_callee
+from mlcc.relax.renamed import replaced_kernels
 from mlcc.report.texts import Texts
 
 SOURCE = "source"  # the name of the stage before the first pass
@@ -66,14 +64,13 @@ class Stages(Observer):
     def function_at(self, at: int, name: str) -> tuple[str, Func] | None:
         """Return what the function `name` of the last stage was at the stage `at`: its name there, and the function.
 
-        A pass may replace a function by one of another name. Calls in the graph then tell which is which, since they
-        bind the same variable, as do the positions of versions for several CPUs. None for a function that was not
+        A pass may replace a function by one of another name (`replaced_kernels`). None for a function that was not
         there.
         """
         for index in range(len(self.stages) - 2, at - 1, -1):
             earlier, later = self.stages[index].module, self.stages[index + 1].module
             if name not in earlier.functions:
-                previous = _renamed(later, earlier).get(name)
+                previous = replaced_kernels(later, earlier).get(name)
                 if previous is None:
                     return None
                 name = previous
@@ -104,25 +101,3 @@ def _print(printed: dict[tuple[str, int], str], name: str, func: Func, texts: Te
 def function_text(name: str, func: Func) -> str:
     """Return the text of a function as its module has it, without indentation."""
     return "\n".join(function_lines(name, func)) + "\n"
-
-
-def _renamed(later: IRModule, earlier: IRModule) -> dict[str, str]:
-    """Return for PrimFuncs that only the later module has the names of those that they replace."""
-    before, after = _callees(earlier), _callees(later)
-    names = {name: before[call] for call, name in after.items() if name not in earlier.functions and call in before}
-    for name, old in tuple(names.items()):
-        versions = version_names(later[name]), version_names(earlier[old])
-        names.update(zip(*versions, strict=False))
-    return names
-
-
-def _callees(module: IRModule) -> dict[tuple[str, str], str]:
-    """Return the PrimFuncs that bindings call, by function and variable."""
-    return {
-        (name, binding.var.name): callee
-        for name, func in module.functions.items()
-        if isinstance(func, relax.Function)
-        for binding, _ in all_bindings(func.body)
-        if (callee := tir_callee(getattr(binding, "value", None))) is not None
-        and isinstance(module.functions.get(callee), tir.PrimFunc)
-    }

@@ -19,6 +19,7 @@ from mlcc.passes.lowering.work_estimate import extent_at
 from mlcc.passes.manage.levels import SCHEDULING
 from mlcc.passes.manage.manager import Observer, Pass
 from mlcc.passes.manage.stages import BLOCKS, stage_of
+from mlcc.relax.renamed import replaced_kernels
 from mlcc.runtime.profile_counters import CallCount, CallSite
 from mlcc.tune.peak_rates import PeakRates
 from mlcc.tune.roofline import operations, traffic
@@ -33,6 +34,7 @@ class CompiledKernels(Observer):
         self._unscheduled: IRModule | None = None
         self._before_rules: IRModule | None = None
         self._lowered = IRModule()
+        self._names: dict[str, str] = {}  # of kernels that passes renamed: as they were before they were scheduled
 
     def before(self, at: int, current: Pass, module: IRModule) -> None:
         if self._unscheduled is None and current.name in self._steps and stage_of(module) == BLOCKS:
@@ -42,10 +44,13 @@ class CompiledKernels(Observer):
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
         self._lowered = module
+        if self._unscheduled is not None:
+            for name, old in replaced_kernels(module, before).items():
+                self._names[name] = self._names.get(old, old)
 
     def work(self, name: str, sizes: Mapping[str, int]) -> tuple[int, int] | None:
         """Return the floating-point operations and the compulsory traffic in bytes of a call; None if unknown."""
-        func = (self._unscheduled or self._lowered).functions.get(name)
+        func = (self._unscheduled or self._lowered).functions.get(self._names.get(name, name))
         if not isinstance(func, tir.PrimFunc):
             return None
         values = _values(func, sizes)
@@ -64,7 +69,7 @@ class CompiledKernels(Observer):
 
     def rule(self, name: str) -> tuple[str, str]:
         """Return the schedule rule of a kernel and its reason; where no rule applies, what takes its place."""
-        module = self._before_rules
+        module, name = self._before_rules, self._names.get(name, name)
         if module is None:
             return "none", "the pipeline does not schedule"
         func = module.functions.get(name)
