@@ -1,4 +1,4 @@
-"""Pictures of a graph as SVG: operators as boxes from top to bottom, values as curves between them.
+"""Pictures of a graph as SVG or for Graphviz: operators as boxes from top to bottom, values as curves between them.
 
 Takes graphs of the form that docs/report-format.md gives. Python alone draws them: Graphviz is not always installed,
 and the layouts that are packages for Python are unmaintained, or under licenses that do not fit this project's.
@@ -79,6 +79,24 @@ def svg(graph: Mapping[str, Any], *, depth: int | None = None, alone: bool = Tru
         out.append("".join(_box(box, center)))
     out.append("</g></svg>")
     return "\n".join(out) + "\n"
+
+
+def dot(graph: Mapping[str, Any], *, depth: int | None = None) -> str:
+    """Return a graph in the language of Graphviz: the boxes and edges that `svg` draws."""
+    drawn = picture(graph, depth)
+    out = [f"digraph {_quoted(graph.get('function') or 'graph')} {{", '  node [shape=box, fontname="monospace"];']
+    for k, box in enumerate(drawn.boxes):
+        shape = {"call": "", "group": ", penwidth=2", "reference": ", style=dashed"}.get(box.kind, ", style=rounded")
+        out.append(f"  n{k} [label={_quoted(*box.lines)}{shape}];")
+    for source, user, text in drawn.edges:
+        out.append(f"  n{source} -> n{user} [tooltip={_quoted(text)}];")
+    return "\n".join([*out, "}"]) + "\n"
+
+
+def _quoted(*lines: str) -> str:
+    """The lines as a string of Graphviz."""
+    escaped = (_printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(line.replace("\n", " ") for line in escaped) + '"'
 
 
 def style() -> str:

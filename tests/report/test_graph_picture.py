@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlcc.report.graph_picture import count_boxes, depths, picture, svg
+from mlcc.report.graph_picture import count_boxes, depths, dot, picture, svg
 from mlcc.report.layered_layout import layered_layout
 from tests.report import report_data as made
 
@@ -146,3 +146,17 @@ def test_a_file_is_readable_in_light_and_dark_without_new_functions() -> None:
     text = svg(made.chain(1))
     assert "light-dark" not in text and "prefers-color-scheme: dark" in text
     assert "<style>" not in svg(made.chain(1), alone=False)
+
+
+def test_graphs_for_graphviz() -> None:
+    graph = made.chain(1, op='R."x"\\', path="a\nb")
+    assert dot(graph).splitlines() == [
+        'digraph "main" {',
+        '  node [shape=box, fontname="monospace"];',
+        '  n0 [label="x\\n(1, 8) float32", style=rounded];',
+        '  n1 [label="R.\\"x\\"\\\\\\n(1, 8) float32\\na b"];',
+        '  n2 [label="out\\n(1, 8) float32", style=rounded];',
+        '  n0 -> n1 [tooltip="(1, 8)"];',
+        '  n1 -> n2 [tooltip="(1, 8)"];',
+        "}",
+    ]
