@@ -1,4 +1,4 @@
-"""`mlcc report model.mlc --json -o report.json`."""
+"""`mlcc report model.mlc -o report.html`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from mlcc.cli.options import (
 
 @click.command("report")
 @click.argument("files", nargs=-1, required=True, metavar="FILE [OTHER]")
-@click.option("-o", "--output", metavar="FILE", default="-", help="The file for the report (default: stdout).")
+@click.option(
+    "-o", "--output", metavar="FILE", default="-", help="The page (.html), or data with --json (default: stdout)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write the data of the report as JSON (docs/report-format.md).")
 @inputs_options
 @click.option("--func", metavar="NAME", help="The function to measure (default: main, or the only one).")
@@ -60,11 +62,10 @@ def command(
     )
     from mlcc.outputs import Outputs
     from mlcc.report.compare import compare_reports
+    from mlcc.report.page import render
 
     if len(files) > 2:
         raise click.UsageError("a report is of one file or of two")
-    if not as_json:
-        raise click.UsageError("pass --json")
     refuse_two_readers(*files, *input_files(inputs, weights))
     artifacts = [is_artifact(path) for path in files]
     if len({*artifacts}) > 1:
@@ -76,7 +77,7 @@ def command(
         raise click.UsageError("kernels of artifacts cannot be measured one by one: name the text")
     outputs = Outputs(watch=True)
     outputs.read(*files, db, *input_files(inputs, weights), *pipeline_files(pipeline, target))
-    outputs.write(output, "-o", "json")
+    outputs.write(output, "-o", "json" if as_json else "page")
     outputs.check()
     apply_threads(threads)
     arrays = load_inputs(inputs, weights)
@@ -96,7 +97,8 @@ def command(
         if measured:
             _measure(data, path, arguments_of, func, repeat, *options, db)
         reports.append(data)
-    outputs.save({output: dump(reports[0] if len(reports) == 1 else compare_reports(*reports))})
+    whole = reports[0] if len(reports) == 1 else compare_reports(*reports)
+    outputs.save({output: dump(whole) if as_json else render(whole)})
     return 0
 
 
