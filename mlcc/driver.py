@@ -222,7 +222,8 @@ def build(
         from mlcc.passes.manage.reproducer import write_reproducer
 
         path = write_reproducer(lowered, Pipeline(), PassContext(where), exc, f"mlcc compile FILE -t '{where}' -p ''")
-        raise PassFailed(f"generating code for {where} failed: {type(exc).__name__}: {exc}", path) from exc
+        message = f"generating code for {where} failed: {type(exc).__name__}: {exc}"
+        raise PassFailed(message, path, module, passes, str(where), in_code_generation=True) from exc
 
 
 VERIFY_EACH = False  # also verify after every pass of the -O pipelines; tests set it

@@ -34,9 +34,9 @@ class CheckEach(Observer):
     check accesses as the interpreter does. The report says which. `emulated`, if given, runs modules that are partly
     lowered to code of one thread among many.
 
-    `culprit` is the first pass after which a result is outside the tolerance. Arrays that a pass has bound as constants
-    are not passed; where a pass binds parameters that have no array, checking begins after it. The results of a TIR
-    function are the buffers that it writes; those need no array.
+    `culprit` is the first pass after which a result is outside the tolerance, `culprit_at` its number from 0. Arrays
+    that a pass has bound as constants are not passed; where a pass binds parameters that have no array, checking begins
+    after it. The results of a TIR function are the buffers that it writes; those need no array.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class CheckEach(Observer):
         self.compiled = compiled
         self.emulated = emulated
         self.culprit: str | None = None
+        self.culprit_at = 0
         self.expected: list[np.ndarray] | None = None
         self._interpret = True
         self._last = 0
@@ -92,7 +93,7 @@ class CheckEach(Observer):
         problem = self.difference(self.results(module), self.expected)
         self.write(f"check-each: {current.name}: {problem or 'results unchanged'}\n")
         if problem and self.culprit is None:
-            self.culprit = current.name
+            self.culprit, self.culprit_at = current.name, at
             message = f"`{current}` is the first pass that changes the results of `{self.func}`"
             self.write(render(error("E0511", message, help=problem)) + "\n")
 

@@ -46,6 +46,11 @@ VARIABLES: Mapping[str, Variable] = {
         r"\s*0*[1-9]\d*\s*", "a number of threads, an integer from 1 on",
         "The threads that compiled code runs on (default: the CPUs that the process may use).", "E0817",
     ),
+    "MLCC_REDUCE": Variable(
+        r"\d{1,6}|off|no|false|on|yes|true", "a number of seconds, 0 for no reduction",
+        "The seconds for which a command that fails looks for a small program that fails likewise (default 10; 0: it "
+        "does not).",
+    ),
     "MLCC_TRACEBACK": Variable(
         _SWITCH, _SWITCH_WORDS, "1: an internal error, or one in a file that was loaded, shows Python's traceback."
     ),

@@ -133,7 +133,7 @@ def _reduce(
     Raises CompileError E0518 if it does not fail on random arrays.
     """
     from mlcc.bisect.search import CODE, CRASH, RACE
-    from mlcc.cli.reduction import describe, outcome_observer, reduce_and_save, tell
+    from mlcc.cli.reduction import describe, outcome_observer, program_text, reduce_and_save, tell
     from mlcc.errors import CompileError, error
     from mlcc.reduce.outcomes import CHECKS, MACHINE_CODE, OK, PASSES
     from mlcc.reduce.program import Program
@@ -157,9 +157,7 @@ def _reduce(
     words += [word for path in plugins.loaded_paths() for word in ("--load", path)]
 
     def save(best: Program) -> None:
-        lines = [f"# {shlex.join(words)}", f"# {outcome}"]
-        lines += [] if best.passes is None else [f"# PASSES: {','.join(best.passes)}"]
-        outputs.save({output: "\n".join(lines) + "\n" + best.module.script()})
+        outputs.save({output: program_text(best, outcome, words)})
 
     reduce_and_save(program, observe, outcome, took, seconds, save, output)
 

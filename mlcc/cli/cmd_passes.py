@@ -190,6 +190,9 @@ def command(
     if verify_each or found:
         warn(module, more=found)
     if check is not None and check.culprit is not None:
+        from mlcc.cli.auto_reduce import reduce_difference
+
+        reduce_difference(module, chosen.passes[: check.culprit_at + 1], str(where), func, rtol, atol)
         return 3
     from mlcc.driver import write_module
     from mlcc.relax.origins import KEEP_COMMENTS

@@ -88,6 +88,7 @@ def command(
         apply_threads,
         choose_inputs,
         input_files,
+        is_artifact,
         load_executable,
         load_inputs,
         no_blas_threads,
@@ -116,7 +117,7 @@ def command(
             load_env(path)
     apply_threads(threads)
 
-    def run(span: Span, call: Call) -> Mapping[str, np.ndarray]:
+    def run(span: Span, call: Call) -> tuple[str, Mapping[str, np.ndarray]]:
         with span("compile and load"):
             # a registered function may be part of the program, so its result is not cached
             exe = load_executable(
@@ -133,7 +134,7 @@ def command(
         if output is not None:
             with span("write results"):
                 outputs.save({output: arrays_content(output, results)})
-        return results
+        return callee.name, results
 
     call: Call = lambda exe, callee, given: callee.call_with_fresh_outputs(given)  # noqa: E731
     comparison: Comparison | None = None
@@ -147,7 +148,7 @@ def command(
         comparison = Comparison(compare_with, file)
         call = comparison.keeping_arguments(call)
     if trace_path is None:
-        results = run(lambda name: nullcontext(), call)
+        name, results = run(lambda name: nullcontext(), call)
     else:
         from mlcc.cli.run_checks import logging
         from mlcc.cli.tracing import traced
@@ -155,18 +156,35 @@ def command(
 
         trace = Trace(f"mlcc run {file}")
         with traced(trace, trace_path, outputs):
-            results = run(trace.span, logging(call, file, trace))
+            name, results = run(trace.span, logging(call, file, trace))
     if output is None and expected is None and comparison is None:
         print_results(results)
     good = expected is None or compare_results(results, expected, rtol, atol)
     if comparison is not None:
         good = comparison.show(rtol, atol, output) and good
-    return 0 if good else 3
+    if good:
+        return 0
+    if not is_artifact(file) and file != "-" and not sanitize and db is None:
+        _reduce_wrong_code(file, target, level, pipeline, name)
+    return 3
 
 
 def _model_file(compare_with: str | None) -> str | None:
     """Return the file that --compare-with names, if it is not a word."""
     return compare_with if compare_with is not None and os.path.splitext(compare_with)[1] else None
+
+
+def _reduce_wrong_code(file: str, target: str, level: int | None, pipeline: str | None, func: str) -> None:
+    """Write a small program whose code computes something else than the interpreter, if that is what is wrong."""
+    from mlcc.cli.auto_reduce import reduce_difference, seconds_allowed
+    from mlcc.frontend.source import read_module
+    from mlcc.machine.target import Target
+    from mlcc.passes.manage.manager import Pipeline
+
+    if seconds_allowed() <= 0:
+        return
+    passes = None if pipeline is None else Pipeline.parse(pipeline, "-p", Target.parse(target).kind).passes
+    reduce_difference(read_module(file), passes, target, func, 1e-4, 1e-5, level, is_compiled=True)
 
 
 def by_name(callee: Any, result: Any) -> dict[str, np.ndarray]:

@@ -378,10 +378,29 @@ def _report_bug(exc: Exception, argv: list[str]) -> int:
             click.echo(text, err=True)
             path = "the text above"
     click.echo(f"mlcc: internal error: {type(exc).__name__}: {exc}\nThis is a bug in mlcc; {path} shows it.", err=True)
-    if path.endswith(".mlc"):
+    reduced = _reduce_bug(exc)
+    if path.endswith(".mlc") and reduced is None:
         click.echo(f"For a small program that shows it: mlcc reduce {shlex.quote(path)} --keep crash", err=True)
     from mlcc.runtime.settings import is_on
 
     if is_on("MLCC_TRACEBACK"):
         traceback.print_exception(exc)
     return EXIT_BUG
+
+
+def _reduce_bug(exc: Exception) -> str | None:
+    """Write a small program that fails likewise, for a failure of a pass or of code generation; return its path."""
+    manager = sys.modules.get("mlcc.passes.manage.manager")
+    if manager is None or not isinstance(exc, manager.PassFailed):
+        return None
+    from mlcc.cli.auto_reduce import reduce_failure
+    from mlcc.plugins import loaded_paths
+    from mlcc.reduce.outcomes import CODE_GENERATION, CRASH, Run
+
+    passes = tuple(map(str, exc.passes.passes))
+    command = ["mlcc", "passes", "FILE", "-t", exc.target]
+    if exc.in_code_generation:
+        command = ["mlcc", "compile", "FILE", "-t", exc.target, "-p", "PASSES", "-o", os.devnull]
+    command += [word for path in loaded_paths() for word in ("--load", os.path.abspath(path))]
+    run = Run(exc.target, judged_by=CODE_GENERATION if exc.in_code_generation else None)
+    return reduce_failure(exc.module, passes if exc.in_code_generation else passes[:1], run, command, sought=CRASH)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,6 +50,13 @@ def reduce_and_save(
         tell(f"{output}: {describe(reducer.best)}, after {reducer.tried} candidates{reason}")
     if stopped is not None:
         raise stopped
+
+
+def program_text(program: Program, outcome: str, command: Sequence[str]) -> str:
+    """Return the text of a program, with the command that shows its outcome in the first line."""
+    lines = [f"# {shlex.join(command)}", f"# {outcome}"]
+    lines += [] if program.passes is None else [f"# PASSES: {','.join(program.passes)}"]
+    return "\n".join(" ".join(line.split()) for line in lines) + "\n" + program.module.script()
 
 
 def describe(program: Program) -> str:

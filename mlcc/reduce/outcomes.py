@@ -28,6 +28,7 @@ from mlcc.reduce.program import Program
 OK, DIFFERS, TIMEOUT = "ok", "differs", "timeout"
 CRASH = "crash"  # begins the outcome of a crash
 MACHINE_CODE, PASSES, CHECKS = "machine code", "passes", "checks"  # what judges the results of a program
+CODE_GENERATION = "code generation"  # the program is compiled, and not run
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Run:
 
     `judged_by`: MACHINE_CODE and PASSES compare the results of compiled code, or of the interpreter after the passes,
     with those of the interpreter before them, within `rtol` and `atol`; CHECKS looks for invalid accesses and races
-    after the passes, and makes sure that there are none without the last pass. The function is `func`, or the only
-    public one if there is none of that name. `sizes` are values of symbols in shapes. `folder` is where files that
-    passes name are looked for. Code for a GPU is emulated.
+    after the passes, and makes sure that there are none without the last pass; CODE_GENERATION compiles after the
+    passes. The function is `func`, or the only public one if there is none of that name. `sizes` are values of symbols
+    in shapes. `folder` is where files that passes name are looked for. Code for a GPU is emulated.
     """
 
     target: str = "llvm{cpu=native}"
@@ -72,6 +73,9 @@ class Run:
         passes = None if program.passes is None else ",".join(program.passes)
         if self.judged_by == MACHINE_CODE:
             return self._compared(program.module, module, passes)
+        if self.judged_by == CODE_GENERATION:
+            mlcc.build(module, self.target, self.level, passes)
+            return OK
         if self.judged_by == PASSES:
             return self._interpreted(module, self._after(module, program.passes or ()))
         if self.judged_by == CHECKS:

@@ -275,11 +275,19 @@ def all_findings(failed: Mapping[str, Sequence[Diagnostic]]) -> list[Diagnostic]
 
 
 class PassFailed(Exception):
-    """A bug of mlcc inside a pass. `reproducer` is the path of a file with which `mlcc passes` reproduces it."""
+    """A bug of mlcc inside the first of `passes` that run on `module`, or in code generation after all of them.
 
-    def __init__(self, message: str, reproducer: str | None) -> None:
+    `reproducer` is the path of a file with which `mlcc passes`, or `mlcc compile`, reproduces it.
+    """
+
+    def __init__(
+        self, message: str, reproducer: str | None, module: IRModule, passes: Pipeline, target: str, *,
+        in_code_generation: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(message)
         self.reproducer = reproducer
+        self.module, self.passes, self.target = module, passes, target
+        self.in_code_generation = in_code_generation
         if reproducer is not None:
             self.add_note(f"This is a bug in mlcc; {reproducer} shows it.")
 
@@ -348,6 +356,8 @@ def _run_pass(
             raise foreign from exc
         from mlcc.passes.manage.reproducer import write_reproducer
 
-        path = write_reproducer(module, Pipeline(pipeline.passes[at:]), ctx, exc)
-        raise PassFailed(f"pass `{current}` failed: {type(exc).__name__}: {exc}", path) from exc
+        rest = Pipeline(pipeline.passes[at:])
+        path = write_reproducer(module, rest, ctx, exc)
+        message = f"pass `{current}` failed: {type(exc).__name__}: {exc}"
+        raise PassFailed(message, path, module, rest, str(ctx.target)) from exc
     return result
