@@ -25,6 +25,7 @@ from tests.fuzz.children import in_children
 
 CPUS = ("native", "x86-64", "x86-64-v3", "x86-64-v4")
 PER_CHILD = 24
+MOST_REDUCED = 3  # findings of a campaign
 MOST_SECONDS, MOST_BYTES = 8.0, 1 << 30
 TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-9}
 
@@ -36,6 +37,10 @@ def cpus() -> list[str]:
     features = " ".join(host.cpu_features())
     needs = {"x86-64-v3": "avx2", "x86-64-v4": "avx512bw"}
     return [c for c in CPUS if needs.get(c, "") in features]
+
+
+def _target(cpu: str) -> str:
+    return "llvm{cpu=native}" if cpu == "native" else f"llvm{{triple=x86_64-linux-gnu cpu={cpu}}}"
 
 
 @contextmanager
@@ -71,7 +76,7 @@ def _check(kind: str, seed: int, cpu: str) -> str:
     from tests.fuzz.subjects import subject
 
     made = subject(kind, seed)
-    target = "llvm{cpu=native}" if cpu == "native" else f"llvm{{triple=x86_64-linux-gnu cpu={cpu}}}"
+    target = _target(cpu)
     try:
         plain = mlcc.load(mlcc.build(made.module, target=target, opt_level=0))
     except mlcc.CompileError as exc:
@@ -201,8 +206,29 @@ def campaign(
         for text in in_children(functools.partial(_run, used), cases, end, counts, f" threads={used}"):
             found.append(text)
             write(text)
+            if len(found) <= MOST_REDUCED:
+                reduced = reduce_case(text)
+                write(f"  a small program: {reduced}" if reduced else "  not reduced")
         turn += 1
     return counts, found
+
+
+def reduce_case(text: str) -> str | None:
+    """Write a small program in which -O3 differs from the interpreter, or crashes, as in a case; return its path.
+
+    `text` begins with the case. MLCC_REDUCE bounds the seconds. None if the case does not fail so on random arrays.
+    """
+    from mlcc.cli.auto_reduce import reduce_failure
+    from mlcc.reduce.outcomes import MACHINE_CODE, Run
+    from tests.fuzz.subjects import subject
+
+    kind, number, cpu = text.split()[:3]
+    module = subject(kind, int(number)).module
+    target = _target(cpu.rstrip(":"))
+    public = next(name for name, func in module.functions.items() if not func.is_private)
+    tolerance = max(TOLERANCE["float16"], 1e-4)
+    run = Run(target, 3, MACHINE_CODE, public, tolerance, tolerance)
+    return reduce_failure(module, None, run, ["mlcc", "bisect", "FILE", "-t", target, "-O", "3"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
