@@ -46,6 +46,15 @@ def reduced(path: str, outcome: str) -> str:
     return text
 
 
+def documented() -> tuple[str, list[str], str]:
+    """The example of docs/debugging.md: the command, its report without the numbers, and the reduced program."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "debugging.md").read_text()
+    section = page.split("## The pass that is wrong")[1].split("\n## ")[0]
+    report, program = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
+    command, *lines = report.removeprefix("$ ").splitlines()
+    return command, [line for line in lines if not line.startswith("results: ")], program
+
+
 def operators(text: str) -> list[str]:
     return re.findall(r"= (R\.[\w.]+)\(", text)
 
@@ -70,7 +79,8 @@ def follow(mlcc: Tool, text: str) -> str:
 def test_a_wrong_pass_is_named_with_the_change_and_the_kernel(mlcc: Tool) -> None:
     mlcc.file("mine.py", WRONG_PASS)
     passes = f"{LEVEL},cheap-erf,auto-schedule"
-    text = mlcc("bisect", "net.mlc", "--load", "mine.py", "-p", passes, "--reduce", "small.mlc", code=3)
+    argv = ("net.mlc", "--load", "mine.py", "-p", passes, "--reduce", "small.mlc")
+    text = mlcc("bisect", *argv, code=3)
     assert text.startswith("results: ")
     assert "\npass: `cheap-erf`, number 6 of " in text
     assert "\nstep: 1 of its 1 changes" in text
@@ -83,6 +93,10 @@ def test_a_wrong_pass_is_named_with_the_change_and_the_kernel(mlcc: Tool) -> Non
     assert "# --- changed by cheap-erf" in err
     assert "# --- changed by fuse" not in err
     small = reduced("small.mlc", "differs")
+    command, report, program = documented()
+    assert shlex.split(command) == ["mlcc", "bisect", *argv]
+    assert report == [line for line in text.splitlines() if not line.startswith(("results: ", "to see it: "))]
+    assert program == small
     assert "# PASSES: lower-to-tir,cheap-erf\n" in small
     assert operators(small) == ["R.nn.gelu"]
     assert "pass: `cheap-erf`, number 2 of" in mlcc(*shlex.split(small.splitlines()[0])[2:], code=3)
