@@ -104,6 +104,9 @@ def bisect(
         return Finding(CRASH, str(failure), modules[-1], at, pipeline.passes[at - 1])
     if judge.is_emulated:
         return None  # the emulator has run the kernels already
+    race = judge.race(module)  # whose loops lowering made serial
+    if race != OK:
+        return Finding(RACE, race, module, kernels=_kernels_alone(judge, RACE, module))
     tell("all passes agree: looking at the machine code")
     return _machine_code(judge, modules[-1])
 

@@ -220,7 +220,7 @@ def _report(finding: Finding, passes: Pipeline) -> Iterator[str]:
     if finding.kernels:
         yield f"kernel: {', '.join(f'`{name}`' for name in finding.kernels)}"
     if step is not None:
-        for difference in compare_modules(step.good, step.wrong, 1):
+        for difference in (d for d in compare_modules(step.good, step.wrong, 1) if d.lines):
             yield f"{'the first one, in' if step.needed > 1 else 'in'} `{difference.name}`:"
             yield from (f"  {line}" for line in difference.lines)
 

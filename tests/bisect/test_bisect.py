@@ -149,6 +149,59 @@ def test_a_pass_that_crashes_is_named(mlcc: Tool, monkeypatch: pytest.MonkeyPatc
     assert "\npass: `dead-code`, number " in text
 
 
+SUM = """
+@T.prim_func
+def main(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
+    for i, k in T.grid(16, 32):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+"""
+SCRIPT = """
+i, k = sch.get_loops("B")
+outer, inner = sch.split(i, [None, 4])
+sch.unroll(inner)
+sch.shorten(k)
+sch.parallel(outer)
+"""
+
+
+def test_a_wrong_schedule_primitive_is_named_by_its_statement(mlcc: Tool) -> None:
+    from mlcc.ir import tir
+    from mlcc.ir.node import replace
+    from mlcc.passes.schedule import registry
+    from mlcc.passes.schedule.state import LoopRef, State
+    from mlcc.passes.schedule.tree import Rebuild
+
+    def shorten(state: State, loop: LoopRef) -> None:
+        edit = Rebuild(loop.tree)
+        edit.put(loop.loop, replace(loop.loop, extent=tir.IntImm(loop.loop.extent.dtype, 31)))
+        state.update(loop.func_name, edit)
+
+    mlcc.file("sum.mlc", SUM)
+    mlcc.file("sum.mls", SCRIPT)
+    registry.primitive()(shorten)
+    try:
+        text = mlcc("bisect", "sum.mlc", "--script", "sum.mls", code=3)
+    finally:
+        del registry._DEFINED["shorten"], registry._WHERE["shorten"]
+    assert '\npass: `schedule{script="sum.mls"}`, number 1 of ' in text or "\npass: `schedule{script=sum.mls}`" in text
+    assert re.search(r"\nstep: statement \d of \d of the schedule: sch\.shorten\(k\)\n", text)
+    assert "\nkernel: `main`\n" in text
+    mlcc("bisect", "sum.mlc", "--script", "sum.mls", "--reduce", "small.mlc", code=2)
+
+
+def test_a_race_of_the_program_itself_is_found(mlcc: Tool) -> None:
+    mlcc.file(
+        "sum.mlc", SUM.replace("for i, k in T.grid(16, 32):", "for i in range(16):\n      for k in T.parallel(32):")
+    )
+    text = mlcc("bisect", "sum.mlc", code=3)
+    assert text.startswith("race: E0873: ")
+    assert "\npass: none: the program itself" in text
+
+
 def test_nothing_is_found_where_nothing_is_wrong(mlcc: Tool) -> None:
     assert "agree with the interpreter" in mlcc("bisect", "perceptron.mlc")
     assert "emulated kernels agree" in mlcc("bisect", "perceptron.mlc", "-t", "cuda")
