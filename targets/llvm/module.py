@@ -12,6 +12,7 @@ from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.versions import cpu_of
 from mlcc.machine.cpu import CPUS
+from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.target import LlvmTarget
 from mlcc.passes.manage.stages import SANITIZED
 from mlcc.progress import Announcer
@@ -78,6 +79,12 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         "kind": target.kind, "text": str(target), "triple": machine.triple, "arch": arch, "cpu": machine.cpu,
         "features": required(machine.enabled, arch),
     }  # fmt: skip
+    if target.is_native:
+        known = CpuFacts.of(target)
+        about["native"] = {
+            "l1": known.l1_bytes, "l2": known.l2_bytes, "l3": known.l3_bytes, "line": known.line_bytes,
+            "cores": known.cores,
+        }  # fmt: skip
     if options.freestanding:
         about["freestanding"] = True
     if ctx.versions:
