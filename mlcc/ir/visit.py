@@ -97,8 +97,12 @@ def binders(root: Any) -> dict[tir.Var, None]:
         match node:
             case tir.For(var=var) | tir.IterVar(var=var) | tir.Bind(var=var) | tir.Let(var=var):
                 variables[var] = None
-            case tir.AllocBuffer(buffer=buffer) | tir.MatchBufferRegion(buffer=buffer):
+            case tir.AllocBuffer(buffer=buffer):
                 variables[buffer.data] = None
+            case tir.MatchBufferRegion(buffer=buffer):  # which gives its offset and its strides their values, too
+                variables[buffer.data] = None
+                places = (buffer.elem_offset, *(buffer.strides or ()))
+                variables |= dict.fromkeys(part for part in places if isinstance(part, tir.Var))
             case tir.DeclBuffer(buffer=buffer, data=data) if data is not buffer.data:
                 variables[buffer.data] = None
             case tir.Block(alloc_buffers=buffers):

@@ -153,3 +153,32 @@ def test_the_axes_of_a_block_in_a_block_without_axes() -> None:
     assert _part(sch, "outer_i0") == ["A[i0, j]", "B[i0, j]"]
     assert _part(sch, "B_i0") == ["T.Range(0, 3)", "T.Range(0, 12)", "A[0:3, 0:12]", "B[0:3, 0:12]"]
     assert_same_results(mlcc.parse(INSIDE), sch.mod)
+
+
+VIEWS = """@T.prim_func
+def main(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    for o in range(8):
+        with T.block("C_o"):
+            vo = T.axis.remap("S", [o])
+            T.reads(A[vo * 8:vo * 8 + 8])
+            T.writes(C[vo * 8:vo * 8 + 8])
+            X = T.match_buffer(A[vo * 8:vo * 8 + 8], (8,), "float32", strides=["s"], offset_factor=1)
+            Y = T.match_buffer(C[vo * 8:vo * 8 + 8], (8,), "float32", offset_factor=1)
+            for i in range(8):
+                with T.block("C"):
+                    vi = T.axis.spatial(8, i)
+                    Y[vi] = X[vi] + T.float32(1)
+"""
+
+
+@pytest.mark.parametrize("text", [VIEWS, VIEWS.replace('strides=["s"], ', "")])
+def test_views_of_each_part_have_an_offset_of_their_own(text: str) -> None:
+    import numpy as np
+
+    sch = schedule(text)
+    sch.loop_partition(sch.get_loops("C_o")[0], factors=[2, None])
+    a, c = np.arange(64, dtype="float32"), np.zeros(64, "float32")
+    for target in ("llvm", "llvm{cpu=native}"):
+        mlcc.load(mlcc.build(sch.mod, target, opt_level=1))["main"](a, c)
+        assert np.array_equal(c, a + 1)
+        c[:] = 0
