@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any
 
 from mlcc.errors import CompileError
@@ -27,16 +28,42 @@ def inline_all_but(kernel: AnyKernel[Any], excluded: BlockRV) -> int:
 
 def _inline_cheap(kernel: AnyKernel[Any], excluded: str = "") -> int:
     inlined_count = 0
-    for block in kernel.blocks():
-        if excluded and kernel.sch.get(block).name == excluded:
+    blocks = kernel.blocks()
+    while blocks:
+        chain = list(takewhile(lambda b: not _is_named(kernel, b, excluded) and _is_link(kernel, b), blocks))
+        if len(chain) > 1 and kernel.sch.inline_together(chain):
+            inlined_count += len(chain)
+            blocks = blocks[len(chain) :]
             continue
-        if _is_worth_inlining(kernel, kernel.stage(block)) and try_inline(kernel, block):
-            inlined_count += 1
+        for block in blocks[: max(len(chain), 1)]:
+            if _is_named(kernel, block, excluded):
+                continue
+            if _is_worth_inlining(kernel, kernel.stage(block)) and try_inline(kernel, block):
+                inlined_count += 1
+        blocks = blocks[max(len(chain), 1) :]
     for block in kernel.blocks() if inlined_count else ():
         stage = kernel.stage(block)
         if stage.reduced and any(count_divisions(i) for region in stage.block.reads for i in _starts(region)):
             kernel.sch.simplify_indices(block)  # rules recognize reductions by their indices
     return inlined_count
+
+
+def _is_named(kernel: AnyKernel[Any], block: BlockRV, name: str) -> bool:
+    return bool(name) and kernel.sch.get(block).name == name
+
+
+def _is_link(kernel: AnyKernel[Any], block: BlockRV) -> bool:
+    """Return True if a stage is worth inlining whatever is inlined into it: one reader loads each element once."""
+    stage = kernel.stage(block)
+    readers = kernel.consumers(stage)
+    if len(readers) != 1 or len(stage.stores) != 1 or stage.reduced or not stage.plain or kernel.is_output(stage):
+        return False
+    reader = kernel.stage_of(readers[0])
+    if reader is None or reader.reduced or not reader.plain or len(reader.stores) != 1:
+        return False
+    times = sum(a.buffer is stage.stores[0].buffer for a in reader.accesses)
+    known = stage.iterations is not None and stage.iterations == reader.iterations
+    return times == 1 and (known or len(stage.loops) == len(reader.loops))
 
 
 def simplify_divided_indices(kernel: AnyKernel[Any]) -> None:
@@ -95,12 +122,11 @@ def _is_worth_inlining(kernel: AnyKernel[Any], stage: Stage) -> bool:
     if kernel.is_output(stage) or stage.reduced or not stage.plain or len(stage.stores) != 1:
         return False
     readers = kernel.consumers(stage)
-    stages_by_block = {s.block: s for s in kernel.stages()}
     if not readers:
         return False
     cheap = stage.operations < CALL_OPERATIONS and not _has_calls_or_selects(stage)
     for block in readers:
-        reader = stages_by_block.get(block)
+        reader = kernel.stage_of(block)
         if reader is None or not reader.plain:
             return False
         times = sum(a.buffer is stage.stores[0].buffer for a in reader.accesses)

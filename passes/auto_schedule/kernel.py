@@ -149,6 +149,11 @@ class AnyKernel(Generic[Facts]):
         tree = self.sch.state.tree(self.name)
         return _stage(tree, tree.realize(self.sch.get(block)))
 
+    def stage_of(self, block: tir.Block) -> Stage | None:
+        """Return an outermost block of the function as it is now, None for another block."""
+        tree = self.sch.state.tree(self.name)
+        return _stage(tree, tree.realize(block)) if tree.scope(block) is tree.root else None
+
     def consumers(self, stage: Stage) -> list[tir.Block]:
         """Return the blocks that read what a stage writes."""
         return consumers(self.sch.state.tree(self.name), stage.block)

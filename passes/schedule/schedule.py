@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -197,6 +197,29 @@ class Schedule(Primitives):
             self._state, self._memo_node = before, memo_node
             del self._trace.insts[trace_length:]
             raise
+
+    def inline_together(self, blocks: Sequence[BlockRV]) -> bool:
+        """Apply `compute_inline` to blocks, each with one reader that loads one element, in one pass over the function.
+
+        The trace has a step for each. Returns False, and changes nothing, where one is refused, or where schedules
+        share the results of single steps.
+        """
+        if self._memo_node is not None:
+            return False
+        # primitives are imported when one is first used
+        inline = LazyFunction("mlcc.passes.schedule.primitives.inline:inline_all_into_consumers")
+        state = self._state.copy()
+        state.primitive = "compute_inline"
+        try:
+            with deep_recursion(FRAMES_WITH_C):
+                inline(state, [state.find_block(b) for b in blocks])
+        except (Refusal, RecursionError):
+            return False
+        state.primitive = ""
+        for block in blocks:
+            self._trace.append(Instruction("compute_inline", {"block": block}, (), ()))
+        self._state = state
+        return True
 
     def _step(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         return self.call(name, args, kwargs)

@@ -80,3 +80,19 @@ def test_many_tensors_are_joined_by_halves() -> None:
     arrays = [np.full((2, 1 + i % 3), i, np.float32) for i in range(300)]
     found = mlcc.load(mlcc.build(module))["main"](*arrays)
     np.testing.assert_array_equal(found, np.concatenate(arrays, axis=1))
+
+
+@pytest.mark.parametrize("shape", ["(64,)", '("n",)'])
+def test_elementwise_operators_of_one_kernel_are_inlined_at_once(shape: str) -> None:
+    def kernel(count: int) -> IRModule:
+        names = ("exp", "sqrt", "negative", "tanh")
+        lines = "\n".join(f"        v{i + 1} = R.{names[i % 4]}(v{i})" for i in range(count))
+        text = f"@R.function\ndef main(v0: R.Tensor({shape}, 'float32')):\n    with R.dataflow():\n{lines}\n"
+        module = mlcc.parse(f"{text}        R.output(v{count})\n    return v{count}\n".replace("'", '"'))
+        fused = mlcc.run_passes(module, "lower-to-tir,annotate-op-pattern,fuse,fuse-tir", verify_each=False)
+        assert len(fused.functions) == 2
+        return fused
+
+    modules = [kernel(n) for n in (8, 25, 100)]
+    first, once, more = (calls(lambda m=m: mlcc.run_passes(m, "auto-schedule", verify_each=False)) for m in modules)  # type: ignore[misc]
+    assert more < 4.6 * once + 1000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from mlcc.ir import tir
 from mlcc.passes.schedule.analysis.checks import check_complete_block, check_not_output, scope_root
 from mlcc.passes.schedule.primitives.suggestions import suggesting_places
@@ -43,6 +45,26 @@ def reverse_compute_inline(state: State, block: BlockRef) -> None:
 def inline_into_consumers(state: State, ref: BlockRef, check_only: bool = False) -> None:
     """Apply `compute_inline`; with `check_only`, only check it."""
     tree, block = ref.tree, ref.block
+    scope, removed, inlining = _checked(tree, block)
+    if not check_only:
+        buffers = (block.writes[0].buffer,)
+        _rewrite(state, ref, scope, (removed,), ScopeRewriter(buffers, (block,), tree, load=inlining.value_at))
+
+
+def inline_all_into_consumers(state: State, refs: Sequence[BlockRef]) -> None:
+    """Apply `compute_inline` to blocks of one scope, in one pass over it: what they compute may go into one another.
+
+    That is the same as one after the other if each has one reader, which loads one element.
+    """
+    tree = refs[0].tree
+    checked = [_checked(tree, ref.block) for ref in refs]
+    at = {ref.block.writes[0].buffer: inlining for ref, (_, _, inlining) in zip(refs, checked, strict=True)}
+    rewriter = ScopeRewriter(at, [ref.block for ref in refs], tree, load=lambda load: at[load.buffer].value_at(load))
+    _rewrite(state, refs[0], checked[0][0], [removed for _, removed, _ in checked], rewriter)
+
+
+def _checked(tree: Tree, block: tir.Block) -> tuple[tir.Block, tir.Stmt, ProducerInlining]:
+    """Check `compute_inline`; return the scope, the statement to remove, and the value that replaces loads."""
     check_no_init(block)
     if len(block.writes) != 1:
         names = ", ".join(f"`{w.buffer.name}`" for w in block.writes)
@@ -54,9 +76,7 @@ def inline_into_consumers(state: State, ref: BlockRef, check_only: bool = False)
     inlining = ProducerInlining(block, buffer)
     removed = removable_statement(tree, block)
     check_no_pointer_use(tree, scope, block, buffer)
-    if check_only:
-        return
-    _rewrite(state, ref, scope, removed, ScopeRewriter(buffer, block, tree, load=inlining.value_at))
+    return scope, removed, inlining
 
 
 def can_inline(state: State, ref: BlockRef) -> bool:
@@ -92,14 +112,17 @@ def inline_into_producer(state: State, ref: BlockRef, check_only: bool = False) 
     check_no_pointer_use(tree, scope, block, buffer)
     if check_only:
         return
-    rewriter = ScopeRewriter(buffer, block, tree, store=inlining.store_for, realize=inlining.realize)
-    _rewrite(state, ref, scope, removed, rewriter)
+    rewriter = ScopeRewriter((buffer,), (block,), tree, store=inlining.store_for, realize=inlining.realize)
+    _rewrite(state, ref, scope, (removed,), rewriter)
 
 
-def _rewrite(state: State, ref: BlockRef, scope: tir.Block, removed: tir.Stmt, rewriter: ScopeRewriter) -> None:
+def _rewrite(
+    state: State, ref: BlockRef, scope: tir.Block, removed: Iterable[tir.Stmt], rewriter: ScopeRewriter
+) -> None:
     edit = Rebuild(ref.tree)
     rewriter.reuse = edit.reuse
-    edit.put(removed)
+    for stmt in removed:
+        edit.put(stmt)
     edit.amend(scope, rewriter.scope)
     state.update(ref.func_name, edit)
 

@@ -1,8 +1,8 @@
-"""Removal of a buffer from a scope: loads or stores of it are replaced, and regions are inferred again."""
+"""Removal of buffers from a scope: loads or stores of them are replaced, and regions are inferred again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mlcc.arith.regions import BlockAccess
@@ -13,39 +13,40 @@ from mlcc.passes.schedule.tree import Body, Tree
 
 
 class ScopeRewriter:
-    """Rebuild a scope block without `buffer`.
+    """Rebuild a scope block without `buffers`, which the blocks `removed` write.
 
-    `load` gives what stands for a load of the buffer, `store` for a store to it, `realize` may change a block's
-    realize once its inside is rewritten. `reuse` tells which block became which. Blocks that named the buffer in
-    their regions have them inferred anew.
+    `load` gives what stands for a load of one of the buffers, which may load others of them, `store` for a store to
+    one, `realize` may change a block's realize once its inside is rewritten. `reuse` tells which block became which.
+    Blocks that named a buffer in their regions have them inferred anew.
     """
 
     def __init__(
         self,
-        buffer: tir.Buffer,
-        removed: tir.Block,
+        buffers: Iterable[tir.Buffer],
+        removed: Iterable[tir.Block],
         tree: Tree,
         *,
         load: Callable[[tir.BufferLoad], tir.Expr] | None = None,
         store: Callable[[tir.BufferStore], tir.Stmt] | None = None,
         realize: Callable[[tir.Block, tir.BlockRealize], tir.BlockRealize] | None = None,
     ) -> None:
-        self.buffer = buffer
+        self.buffers = frozenset(buffers)
         self.reuse: dict[tir.Block, tir.Block] = {}
         self._load, self._store, self._realize = load, store, realize
         self._visible: dict[tir.Var, tir.Buffer] = {}
         self._memo: dict[int, tuple[Any, Any]] = {}
         self._tree = tree
-        self._record_buffers(removed)
+        for block in removed:
+            self._record_buffers(block)
 
     def scope(self, block: tir.Block) -> tir.Block:
-        """The scope block without the buffer; its own regions stay."""
+        """The scope block without the buffers; its own regions stay."""
         self._record_buffers(block)
-        for stmt in block.body:  # statements that do not use the buffer are skipped
-            if stmt in self._tree and self.buffer not in uses(self._tree, stmt).objects:
+        for stmt in block.body:  # statements that do not use the buffers are skipped
+            if stmt in self._tree and self.buffers.isdisjoint(uses(self._tree, stmt).objects):
                 self._memo[id(stmt)] = (stmt, stmt)
         rewritten = map_children(block, self.visit)
-        return replace(rewritten, alloc_buffers=tuple(b for b in rewritten.alloc_buffers if b is not self.buffer))
+        return replace(rewritten, alloc_buffers=tuple(b for b in rewritten.alloc_buffers if b not in self.buffers))
 
     def visit(self, node: Any) -> Any:
         if isinstance(node, _LEAVES):
@@ -62,9 +63,11 @@ class ScopeRewriter:
             case _:
                 rewritten = map_children(node, self.visit)
         match rewritten:
-            case tir.BufferLoad(buffer=buffer) if buffer is self.buffer and self._load is not None:
+            case tir.BufferLoad(buffer=buffer) if buffer in self.buffers and self._load is not None:
                 rewritten = self._load(rewritten)
-            case tir.BufferStore(buffer=buffer) if buffer is self.buffer and self._store is not None:
+                if len(self.buffers) > 1:
+                    rewritten = self.visit(rewritten)
+            case tir.BufferStore(buffer=buffer) if buffer in self.buffers and self._store is not None:
                 rewritten = self._store(rewritten)
             case tir.BlockRealize() if self._realize is not None:
                 rewritten = self._realize(node.block, rewritten)
@@ -76,7 +79,7 @@ class ScopeRewriter:
     def _block(self, block: tir.Block) -> tir.Block:
         self._record_buffers(block)
         rewritten = map_children(block, self.visit)
-        if any(r.buffer is self.buffer for r in (*rewritten.reads, *rewritten.writes)):
+        if any(r.buffer in self.buffers for r in (*rewritten.reads, *rewritten.writes)):
             reads, writes = access_regions(rewritten, self._visible)
             rewritten = replace(rewritten, reads=reads, writes=writes)
         if rewritten is not block:
@@ -106,6 +109,11 @@ def pointer_use(tree: Tree, body: Body, buffer: tir.Buffer) -> tir.Block | None 
 
     False if none does, None if a statement outside of all blocks does.
     """
+    key = ("pointers", id(body))
+    if key not in tree.cache:
+        tree.cache[key] = {p for stmt in body for p in uses(tree, stmt).pointers}
+    if tree.cache[key].isdisjoint((buffer, buffer.data)):
+        return False
     stack: list[tuple[Any, tir.Block | None]] = [
         (stmt, None) for stmt in body if not {buffer, buffer.data}.isdisjoint(uses(tree, stmt).pointers)
     ]
