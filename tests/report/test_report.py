@@ -308,6 +308,17 @@ def test_measured_times_add_up(tool: Tool) -> None:
         assert kernel["gbs"] == pytest.approx(kernel["bytes"] * kernel["measured_calls"] / kernel["seconds"] / 1e9)
 
 
+@pytest.mark.parametrize("files", [("net.mlc",), ("net.o",), ("net.mlc", "kernel.mlc")])
+def test_pages_are_written(tool: Tool, files: tuple[str, ...]) -> None:
+    """The page has the data within; what it shows of them `test_page.py` judges in a browser."""
+    tool.file("kernel.mlc", KERNEL)
+    tool("compile", "net.mlc", "-o", "net.o")
+    tool("report", *files, "-o", "page.html")
+    text = Path("page.html").read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    assert all(name in text for name in files)
+
+
 def test_kernels_of_gpus_are_estimated(tool: Tool) -> None:
     data = json.loads(tool("report", "net.mlc", "-t", "cuda", "--random", "--json"))
     assert all(kernel["estimate"]["seconds"] > 0 and kernel["bound"] for kernel in data["kernels"])
@@ -319,6 +330,7 @@ def test_kernels_of_gpus_are_estimated(tool: Tool) -> None:
     [
         (("net.mlc", "-o", "link.json"), 1, "E0010"),
         (("net.mlc", "-o", "net.o"), 1, "E0012"),
+        (("net.mlc", "-o", "net.html"), 1, "E0012"),
         (("missing.mlc",), 1, "E0001"),
         (("net.mlc", "net.o"), 2, "compile the text first"),
         (("net.o", "--random"), 2, "cannot be measured"),
