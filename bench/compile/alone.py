@@ -33,7 +33,7 @@ LARGE = (
     Workload("bert_base", functools.partial(encoder, 12, 768, 12, 3072, 128)),
     Workload("decoder_24", functools.partial(encoder, 24, 512, 8, 2048, 64, causal=True)),
 )
-STAGES = ("read", "graph", "schedules", "lowering", "emit", "LLVM")
+STAGES = ("read", "verify", "graph", "schedules", "lowering", "emit", "LLVM", "link")
 LAYERS = (250, 500, 1000, 2000)
 FOLDER = ROOT / "build" / "bench"
 PAGE = ROOT / "docs" / "compile-time.md"

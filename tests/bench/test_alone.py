@@ -72,5 +72,5 @@ def test_the_page_has_all_results_that_are_kept(tmp_path: Path, monkeypatch: pyt
     assert alone.main(["--report", "--write"]) == 0
     text = page.read_text()
     assert text.startswith("head\n") and text.endswith(f"{alone.END}\ntail\n") and "old" not in text
-    assert "| lenet | 50 % | 0 % | 0 % | 0 % | 0 % | 25 % | 25 % |" in text
+    assert "| lenet | 50 % | 0 % | 0 % | 0 % | 0 % | 0 % | 25 % | 0 % | 25 % |" in text
     assert "| lenet | 0.50 | 0.25 | 1.00 | 2.0 |" in text and "| conv | - | - | 2.00 | 4.00 | 1.00 | 1.50 |" in text
