@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlcc.errors import Span
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import HANDLE
@@ -19,10 +20,14 @@ from mlcc.relax.queries import tir_callee
 
 @dataclass(frozen=True)
 class FusedKernel:
-    """A merged TIR function, and the constants that callers pass after their own arguments."""
+    """A merged TIR function, and the constants that callers pass after their own arguments.
+
+    Its statements have the places of the calls that they come from, `call_places`, or of the texts of the callees.
+    """
 
     function: tir.PrimFunc
     constants: list[relax.Expr]
+    call_places: frozenset[Span] = frozenset()
 
 
 class _NotFusible(Exception):
@@ -52,6 +57,7 @@ class _Builder:
     body: list[tir.Stmt] = field(default_factory=list)
     # False if functions of the program and of operators are mixed, and some have narrow floats
     same_origin: bool = True
+    call_places: set[Span] = field(default_factory=set)
 
     def build(self, func: relax.Function) -> FusedKernel:
         views = _views_of(func, self.module)
@@ -76,7 +82,7 @@ class _Builder:
         kernel = tir.PrimFunc(tuple(params), tuple(buffers), Attrs({"tir.noalias": True}), body)
         if self.same_origin and any(map(is_operator, narrow_callees)):
             kernel = kernel.with_attr(OPERATOR, True)
-        return FusedKernel(renew_vars(kernel), list(self.constants))
+        return FusedKernel(renew_vars(kernel), list(self.constants), frozenset(self.call_places))
 
     # ------------------------------------------------------------ values
 
@@ -168,7 +174,9 @@ class _Builder:
         substitutions.update(symbols)
         inlined = substitute(root, substitutions)
         self.allocated += (*inlined.alloc_buffers, *result_buffers)
-        self.body += map(_merge_regions, inlined.body)
+        self.body += (_inlined(stmt, call.span) for stmt in inlined.body)
+        if call.span is not None:
+            self.call_places.add(call.span)
         return outputs
 
     def argument(self, expr: relax.Expr) -> tir.Buffer | tir.Expr:
@@ -295,12 +303,35 @@ def handle(buffer: tir.Buffer) -> tir.Var:
     return tir.Var(f"p_{buffer.name}", HANDLE)
 
 
-def _merge_regions(node: Any) -> Any:
-    """Merge the regions of each buffer in the reads and writes of blocks, as when two arguments are the same tensor."""
-    new_node = map_children(node, _merge_regions) if not isinstance(node, (tir.Expr, tir.Buffer)) else node
-    if not isinstance(new_node, tir.Block):
-        return new_node
-    return replace(new_node, reads=_merged_regions(new_node.reads), writes=_merged_regions(new_node.writes))
+def _inlined(root: tir.Stmt, span: Span | None) -> tir.Stmt:
+    """Return a statement of a callee as part of the kernel.
+
+    The regions of each buffer in the reads and writes of blocks are merged, as when two arguments are the same tensor.
+    Statements without a place in a text, as those of operators, get that of the call.
+    """
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, (tir.Expr, tir.Buffer)):
+            return node
+        new_node = map_children(node, visit)
+        if isinstance(new_node, tir.Block):
+            new_node = replace(new_node, reads=_merged_regions(new_node.reads), writes=_merged_regions(new_node.writes))
+        return replace(new_node, span=span) if isinstance(new_node, tir.Stmt) and new_node.span is None else new_node
+
+    inlined: tir.Stmt = visit(root)
+    return inlined
+
+
+def without_places(func: tir.PrimFunc, places: Collection[Span]) -> tir.PrimFunc:
+    """Return the function with statements that have one of these places without a place."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, (tir.Expr, tir.Buffer)):
+            return node
+        new_node = map_children(node, visit)
+        return replace(new_node, span=None) if isinstance(new_node, tir.Stmt) and new_node.span in places else new_node
+
+    return replace(func, body=tuple(map(visit, func.body)))
 
 
 def _merged_regions(regions: tuple[tir.BufferRegion, ...]) -> tuple[tir.BufferRegion, ...]:

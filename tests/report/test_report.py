@@ -208,6 +208,47 @@ def test_lines_of_code_are_those_of_statements(target: str, sum_: str, product: 
     assert all(re.search(r"\] = ", loops[table[n][0] - 1]) for n in stores)
 
 
+OPERATORS = """
+@R.function
+def main(x: R.Tensor((4, 16), "float32"), w: R.Tensor((16, 16), "float32"), v: R.Tensor((16, 16), "float32")):
+    with R.dataflow():
+        y = R.matmul(x, w)
+        z = R.nn.relu(y)
+        a = R.exp(z)
+        R.output(a)
+    return a
+"""
+
+
+def test_lines_of_code_are_those_of_fused_operators() -> None:
+    """A kernel of several operators says of each statement which operator it comes from."""
+    data = report(OPERATORS)
+    (kernel,) = data["kernels"]
+    loops = data["texts"][kernel["loops"]].splitlines()
+    source = OPERATORS.splitlines()
+    origins = {loops[there - 1]: source[origin - 1] for _, there, origin in kernel["line_table"]}
+    products = [line for loop, line in origins.items() if re.search(r"\] = .*\] \+ .*\* ", loop)]
+    results = [line for loop, line in origins.items() if "T.exp(" in loop]
+    assert products
+    assert results
+    assert all("R.matmul(" in line for line in products)
+    assert all("R.exp(" in line for line in results)
+
+
+def test_code_of_several_calls_has_no_line_of_one() -> None:
+    """Of a kernel that several calls share, no statement has the line of the call that it was made for."""
+    again = """        R.output(a)"""
+    more = """        p = R.matmul(a, v)
+        q = R.nn.relu(p)
+        r = R.exp(q)
+        R.output(r)"""
+    data = report(OPERATORS.replace(again, more).replace("return a", "return r"))
+    (kernel,) = data["kernels"]
+    assert kernel["lines"] == [5, 8]
+    assert kernel["line_table"]
+    assert {origin for *_, origin in kernel["line_table"]} == {None}
+
+
 def test_code_is_that_of_the_artifact(tool: Tool) -> None:
     data = json.loads(tool("report", "net.mlc", "--json", "-t", CPU))
     tool("compile", "net.mlc", "-t", CPU, "-o", "net.o")
