@@ -23,6 +23,11 @@ class Source:
     text: str
     _starts: list[int] = field(default_factory=list, repr=False)
 
+    @property
+    def is_model(self) -> bool:
+        """True if the lines stand for nodes of an imported model."""
+        return False
+
     def line_col(self, offset: int) -> tuple[int, int]:
         """1-based line and column of a character offset."""
         starts = self._starts

@@ -169,12 +169,14 @@ def _rate(amount: float | None, seconds: float) -> str:
 
 def _places(sites: Sequence[CallSite], path: str) -> str:
     """Return where a kernel is called: `  net.mlc:12 (layer1.0.conv1)`."""
-    places = list(dict.fromkeys(_place(site, path) for site in sites if site.line is not None))
+    places = list(dict.fromkeys(_place(site, path) for site in sites if site.file is not None))
     more = f" and {len(places) - _MAX_PLACES} more" if len(places) > _MAX_PLACES else ""
     return f"  {', '.join(places[:_MAX_PLACES])}{more}" if places else ""
 
 
 def _place(site: CallSite, path: str) -> str:
+    if site.line is None:
+        return site.origin
     name = "line " if site.file in (None, path) else f"{site.file}:"
     return f"{name}{site.line}" + (f" ({site.origin.split(' ')[0]})" if site.origin else "")
 

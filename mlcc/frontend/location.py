@@ -40,6 +40,10 @@ class ModelSource(Source):
 
     places: tuple[SourceLocation, ...] = ()
 
+    @property
+    def is_model(self) -> bool:
+        return True
+
 
 def spans(model: str, places: Iterable[SourceLocation]) -> list[Span]:
     """Return a span for each source location, all in one source named `model`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from fnmatch import fnmatchcase
+from typing import Any
 
 from mlcc.errors import Span
 from mlcc.grammar.printer.writer import Style
@@ -37,6 +38,21 @@ def origin(span: Span | None) -> str:
             return ""
         stem = match[1]
     return ""
+
+
+def place_facts(span: Span | None) -> dict[str, Any]:
+    """Return the place of a call as plain data: `file`, `line`, and `origin` if there is one; empty if it is unknown.
+
+    Imported models have no lines: without a comment the origin is the node, `y = Log`.
+    """
+    if span is None:
+        return {}
+    line, _ = span.source.line_col(span.start)
+    comment = origin(span)
+    if span.source.is_model:
+        return {"file": span.source.name, "origin": comment or span.source.line(line)}
+    facts: dict[str, Any] = {"file": span.source.name, "line": line}
+    return facts | {"origin": comment} if comment else facts
 
 
 def origins_of(binding: relax.Binding) -> list[str]:

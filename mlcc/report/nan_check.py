@@ -76,14 +76,15 @@ class NanCheck:
         help = f"its inputs: {'; '.join(notes)}" if notes else "it has no inputs"
         if site.name.startswith("fused_"):
             help += ". With -O0 its operators run one by one"
-        label = site.origin or "this call"
-        return error("E0877", message, self._span(site), label, help=help, file=site.file)
+        span = self._span(site)
+        label = site.origin or ("this call" if span is not None or site.line is None else f"in line {site.line}")
+        return error("E0877", message, span, label, help=help, file=site.file)
 
     def _span(self, site: Site) -> Span | None:
         text = self.texts.get(site.file or "")
-        return (
-            None if text is None or site.end > len(text) else Span(Source(site.file or "", text), site.start, site.end)
-        )
+        if text is None or site.line is None or site.end > len(text):
+            return None
+        return Span(Source(site.file or "", text), site.start, site.end)
 
 
 def values(array: Any, dtype: str) -> np.ndarray:

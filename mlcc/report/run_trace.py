@@ -58,8 +58,8 @@ def _args(row: Row) -> dict[str, Any]:
     args: dict[str, Any] = {}
     if event.function:
         args["function"] = event.function
-    if event.line is not None:
-        args["place"] = f"{event.file}:{event.line}"
+    if event.file is not None:
+        args["place"] = event.file if event.line is None else f"{event.file}:{event.line}"
     if event.origin:
         args["origin"] = event.origin
     if event.kind in _SIZES:

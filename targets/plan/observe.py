@@ -15,7 +15,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.effects import WRITE, effects
 from mlcc.passes.lowering.match_buffer import compact_strides
-from mlcc.relax.origins import origin
+from mlcc.relax.origins import place_facts
 from mlcc.runtime.observer import AFTER, BEFORE, OBSERVER
 from mlcc.targets.plan.context import AnyPlanning
 from mlcc.targets.plan.steps import (
@@ -109,13 +109,11 @@ class _Observers:
     ) -> list[Step]:
         site: dict[str, Any] = {"function": self.plan.name, "kind": kind, "name": name}
         if span is not None:
-            source = span.source
-            line = source.line_col(span.start)[0]
-            site |= {"file": source.name, "line": line, "start": span.start, "end": span.end}
-            binding = _BINDING.match(source.line(line))
-            site |= {"binding": binding[1]} if binding is not None else {}
-            comment = origin(span)
-            site |= {"origin": comment} if comment else {}
+            site |= place_facts(span)
+            if "line" in site:
+                site |= {"start": span.start, "end": span.end}
+                binding = _BINDING.match(span.source.line(site["line"]))
+                site |= {"binding": binding[1]} if binding is not None else {}
         in_place = [t for _, t, is_written in tensors if is_written and t.memory.root() in self._written]
         site["tensors"] = [
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,28 @@ def test_the_first_kernel_is_named(mlcc: Tool, options: tuple[str, ...]) -> None
     assert "        b = R.log(a)\n" in mlcc.err
     x, w = np.load("in.npz").values()
     assert f"is {(x @ w)[3, 0]:.4f}"[:8] in mlcc.err and "at [3, 0]" in mlcc.err
+
+
+def test_nodes_of_models_are_named(mlcc: Tool) -> None:  # noqa: F811
+    """A model has no lines: what makes a NaN, ranges, and traces name its nodes."""
+    onnx = pytest.importorskip("onnx")
+    from onnx import TensorProto, helper
+
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product"),
+             helper.make_node("Log", ["y"], ["z"], name="logarithm")]  # fmt: skip
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [5, 8]) for name in "xz"]
+    weights = [onnx.numpy_helper.from_array(-np.eye(8, dtype=np.float32), "w")]
+    graph = helper.make_graph(nodes, "g", info[:1], info[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "net.onnx")
+    mlcc.npz("x.npz", x=np.ones((5, 8), np.float32))
+    mlcc("run", "net.onnx", "--in", "x.npz", "--check-nan", "-O0", "--trace", "t.json", code=3)
+    assert "logarithm = Log" in mlcc.err and "makes a NaN" in mlcc.err
+    places = [e["args"] for e in json.loads(Path("t.json").read_text())["traceEvents"] if e.get("cat") == "kernel"]
+    assert [(p["place"], p["origin"]) for p in places] == [
+        ("net.onnx", "product = MatMul"), ("net.onnx", "logarithm = Log"),
+    ]  # fmt: skip
+    out = mlcc("analyze", "net.onnx", "--ranges", "--in", "x.npz")
+    assert "(logarithm)" in out and "line 2" not in out
 
 
 def test_infinities(mlcc: Tool) -> None:  # noqa: F811

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mlcc.relax.origins import origin
+from mlcc.relax.origins import place_facts
 from mlcc.runtime.abi import PLACEHOLDER_PREFIX
 from mlcc.targets.llvm.codegen.context import LoggedEvent
 from mlcc.targets.llvm.codegen.ir_text import FunctionText, Value, integer
@@ -148,11 +148,7 @@ def event_facts(ctx: ModuleContext) -> list[dict[str, Any]]:
         entry: dict[str, Any] = {"kind": event.kind, "name": event.name}
         if event.function:
             entry["function"] = event.function
-        if event.span is not None:
-            entry |= {"file": event.span.source.name, "line": event.span.source.line_col(event.span.start)[0]}
-            comment = origin(event.span)
-            entry |= {"origin": comment} if comment else {}
-        facts.append(entry)
+        facts.append(entry | place_facts(event.span))
     return facts
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlcc.relax.origins import origin
+from mlcc.relax.origins import place_facts
 from mlcc.runtime.abi import PLACEHOLDER_PREFIX
 from mlcc.targets.llvm.codegen.context import LoggedEvent, ProfiledCall, Shared
 from mlcc.targets.llvm.codegen.execution_log import TABLE, define_log, log_event, now
@@ -59,10 +59,6 @@ def profile_facts(shared: Shared) -> list[dict[str, Any]]:
     """Return the manifest entries of the rows: function, kernel, symbols, and the place of the call in the text."""
     facts = []
     for call in shared.ctx.profiled:
-        entry: dict[str, Any] = {"function": call.function, "kernel": call.kernel, "symbols": list(call.symbols)}
-        if call.span is not None:
-            entry |= {"file": call.span.source.name, "line": call.span.source.line_col(call.span.start)[0]}
-            comment = origin(call.span)
-            entry |= {"origin": comment} if comment else {}
-        facts.append(entry)
+        entry = {"function": call.function, "kernel": call.kernel, "symbols": list(call.symbols)}
+        facts.append(entry | place_facts(call.span))
     return facts
