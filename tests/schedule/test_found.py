@@ -53,6 +53,15 @@ def main(A: T.Buffer((32, 2), "float32"), B: T.Buffer((32, 2), "float32")):
                     vi, vj = T.axis.remap("SS", [i, j])
                     B[vo * 4 + vi, vj] = A[vo * 4 + vi, vj] + T.float32(1)
 """
+PAD = """
+@T.prim_func
+def main(X: T.Buffer((8, 4), "float32"), Y: T.Buffer((8, 6), "float32")):
+    for c, o, i in T.grid(8, 2, 3):
+        with T.block("pad"):
+            vc = T.axis.spatial(8, c)
+            vi = T.axis.spatial(6, o * 3 + i)
+            Y[vc, vi] = T.if_then_else(1 <= vi and vi < 5, X[vc, vi - 1], T.float32(0))
+"""
 
 
 def unit_loops(sch: mlcc.Schedule) -> None:
@@ -153,6 +162,16 @@ def cache_for_one_fused_iteration(sch: mlcc.Schedule) -> None:
     sch.cache_write("B_i_j_fused1", 0, "local")
 
 
+def cache_of_padding(sch: mlcc.Schedule) -> None:
+    sch.blockize(sch.get_loops("pad")[0])
+    sch.cache_read("pad", "X", "local")
+
+
+def cache_of_a_tile_of_padding(sch: mlcc.Schedule) -> None:
+    sch.blockize(sch.get_loops("pad")[2])
+    sch.cache_read("pad", "X", "local")
+
+
 @pytest.mark.parametrize(
     ("text", "steps"),
     [
@@ -162,7 +181,8 @@ def cache_for_one_fused_iteration(sch: mlcc.Schedule) -> None:
         (CHAINED, cache_for_a_part), (CHAINED, consumer_of_parts), (MATMUL, axes_of_a_part_in_another_order),
         (elementwise(1, 4), a_falling_axis_of_one_value), (elementwise(4, 4), last_iteration_as_a_block),
         (elementwise(4, 8), parts_under_a_condition), (CHAINED, copy_under_a_condition_around),
-        (elementwise(4, 4), cache_for_one_fused_iteration),
+        (elementwise(4, 4), cache_for_one_fused_iteration), (PAD, cache_of_padding),
+        (PAD, cache_of_a_tile_of_padding),
     ],
 )  # fmt: skip
 def test_results_do_not_change(text: str, steps: Callable[[mlcc.Schedule], None]) -> None:
@@ -199,6 +219,32 @@ def test_a_copy_stays_in_what_the_block_around_has() -> None:
     sch.split(sch.get_loops("B")[0], [2, None, 4])
     with refused("E0644", "the region of `A` in block `B_o`"):
         sch.read_at(sch.get_loops("B")[2], "B", 0, "local")
+
+
+def test_a_part_in_a_loop_around_gets_no_axes() -> None:
+    sch = schedule(elementwise(4, 8))
+    sch.loop_partition(sch.get_loops("B")[1], [2, 3])
+    sch.transform_block_layout("B_j1_partition", lambda: ())
+    with refused("E0638", "block `B_j1_partition` uses the loop variable `i` directly"):
+        sch.transform_block_layout("B_j1_partition", lambda: (0,))
+
+
+@pytest.mark.parametrize(("rows", "loop"), [(16, 1), (16, 2), (3, 1), (3, 2)])
+def test_a_reader_of_remainders_stays_behind_its_producer(rows: int, loop: int) -> None:
+    """`i % 16` of one produced row says nothing about `i`: other rows would be read before they are written."""
+    sch = schedule(CHAINED)
+    sch.transform_layout("S", ("write", 0), lambda i, j: (i // rows, i % rows, j), pad_value=0.0)
+    with refused("E0651", rf"from the index `vi % {rows}` in dimension 1 of `S`"):
+        sch.reverse_compute_at("B", sch.get_loops("S")[loop])
+    sch.reverse_compute_at("B", sch.get_loops("S")[0])
+    assert_same_results(mlcc.parse(CHAINED), sch.mod)
+
+
+def test_tiles_that_divide_the_rows_take_their_reader_along() -> None:
+    sch = schedule(CHAINED)
+    sch.transform_layout("S", ("write", 0), lambda i, j: (i // 2, i % 2, j))
+    sch.reverse_compute_at("B", sch.get_loops("S")[1])
+    assert_same_results(mlcc.parse(CHAINED), sch.mod)
 
 
 def test_elements_that_nobody_writes_are_not_copied() -> None:

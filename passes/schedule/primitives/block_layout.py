@@ -11,7 +11,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import replace
-from mlcc.ir.visit import substitute
+from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.schedule.analysis.bindings import vars_of
 from mlcc.passes.schedule.analysis.block_access import with_regions
 from mlcc.passes.schedule.analysis.checks import (
@@ -61,6 +61,8 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
         message = f"{index_map_text(mapping)} is not one-to-one over the axes of block `{old.name}`: {exc}"
         raise Refusal("E0677", message, old) from None
     _check_order(tree, loops, mapping, new_sizes)
+    if new_sizes:
+        _check_loop_variables(tree, old)
     kinds = {axis.var: axis.kind for axis in axes}
     new_axes = tuple(
         tir.IterVar(
@@ -120,6 +122,15 @@ def _check_extents(block: tir.Block, loops: list[tir.For]) -> None:
                 f"the loop `{loop.var.name}` runs over {loop.extent} values, but the axis `{axis.var.name}` of block"
                 f" `{block.name}` has {axis.dom.extent}", (loop, block),
             )  # fmt: skip
+
+
+def _check_loop_variables(tree: Tree, block: tir.Block) -> None:
+    """Refuse (E0638) axes for a block that uses the variables of loops around it, as one without axes may."""
+    around = {node.var for node in tree.ancestors(tree.realize(block)) if isinstance(node, tir.For)}
+    used = sorted(var.name for var in around & used_vars(block))
+    if used:
+        words = f"block `{block.name}` uses the loop variable `{used[0]}` directly, not by an axis"
+        raise Refusal("E0638", f"{words}: it can have no other axes", block)
 
 
 def _kind(block: tir.Block, value: tir.Expr, size: tir.Expr, kinds: dict[tir.Var, tir.IterKind]) -> tir.IterKind:

@@ -23,6 +23,7 @@ from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.rewrite.cache_stage import (
     InsertionPoint,
     buffer_in_scope,
+    clipped_region,
     copy_stage,
     covers_relaxed_region,
     dependents,
@@ -30,6 +31,7 @@ from mlcc.passes.schedule.rewrite.cache_stage import (
     nested_guard,
     only_writer,
     outer_guard,
+    overhanging_dims,
     relaxed_region,
 )
 from mlcc.passes.schedule.rewrite.retarget import SAME_INDEXING, Retarget, shifted_indexing
@@ -86,7 +88,8 @@ def cache_read(
         users = list(consumers) or [r.block for r in tree.child_realizes(scope.body)]
         _check_no_pointer_into(region, users)
     cache = buffer_in_scope(buffer, storage_scope, tuple(s.extent for s in region.region) if compact else None)
-    stage = copy_stage(region, buffer, cache, storage_scope, compact, guard, partial)
+    overhanging = overhanging_dims(tree, scope, region) if spot.holder is scope else ()
+    stage = copy_stage(region, buffer, cache, storage_scope, compact, guard, partial, overhanging)
     retarget = Retarget(
         buffer, cache,
         applies_to=lambda b: b is not scope and (not consumers or b in consumers),
@@ -192,7 +195,7 @@ def _input_region(
     stated = region_of(scope.reads, buffer, scope)
     inside = scope_info(tree, scope).readers.get(buffer, ())
     if stated is not None or scope is tree.root or not inside or not _is_written(tree, buffer):
-        return stated or full_region(buffer)
+        return full_region(buffer) if stated is None else clipped_region(stated)
     # a scope that does not declare what it reads, as in a partitioned loop: the rest may not be written yet
     regions = [exact_region(b, r, writing=False) for b in inside for r in with_regions(b).reads if r.buffer is buffer]
     whole = [relaxed_region(tree, b, r, scope) for b, r in zip(inside, regions, strict=True)]

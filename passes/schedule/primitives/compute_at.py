@@ -11,10 +11,10 @@ from mlcc.arith.conditions import linear_parts
 from mlcc.arith.intset import Interval, eval_range, from_range
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import replace
+from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr
 from mlcc.ir.visit import substitute, used_vars
-from mlcc.passes.schedule.analysis.axis_domains import Box, axis_domains
+from mlcc.passes.schedule.analysis.axis_domains import Box, axis_domains, hull
 from mlcc.passes.schedule.analysis.bindings import bindings, loop_domain
 from mlcc.passes.schedule.analysis.block_access import exact_region, with_regions
 from mlcc.passes.schedule.analysis.checks import check_complete_or_reduction_block, check_not_output, scope_root
@@ -136,6 +136,7 @@ def _plan(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: in
     check_same_iterations(tree, block, scope, nest, needed if reverse else ())
     if reverse:
         _check_nothing_lost(nest, needed, analyzer)
+        _check_remainders_cover(nest, required, analyzer)
     return Move(removed, at, stmt)
 
 
@@ -220,6 +221,26 @@ def _check_nothing_lost(nest: NewNest, producers: Sequence[tir.Block], analyzer:
         if not (_at_most(reached.low, least, analyzer) and _at_most(most, reached.high, analyzer)):
             words = f"the new loops of block `{block.name}` omit a part of its axis `{axis.var.name}`"
             raise Refusal("E0651", f"{words}: they run over what is computed there, and it reads beyond that", block)
+
+
+def _check_remainders_cover(nest: NewNest, required: dict[tir.Buffer, list[Box]], analyzer: Analyzer) -> None:
+    """Refuse (E0651) new loops that read beyond what is produced by an index with a remainder, such as `i % 16`: it
+    does not say which `i` are needed."""
+    block = nest.realize.block
+    values = bindings(nest.realize)
+    loops = {loop.var: from_range(tir.Range(loop.min, loop.extent)) for loop in nest.loops}
+    for region in block.reads:
+        boxes = required.get(region.buffer)
+        if not boxes:
+            continue
+        produced = [hull(part) for part in zip(*boxes, strict=True)]
+        for at, (span, there) in enumerate(zip(region.region, produced, strict=True)):
+            if not any(isinstance(node, tir.FloorMod) for node in walk(span.min)):
+                continue
+            read = _relax(span, values, loops, analyzer)
+            if not (_at_most(there.low, read.low, analyzer) and _at_most(read.high, there.high, analyzer)):
+                words = f"which iterations of block `{block.name}` are needed cannot be told from the index"
+                raise Refusal("E0651", f"{words} `{span.min}` in dimension {at} of `{region.buffer.name}`", block)
 
 
 def _at_most(low: Expr | None, high: Expr | None, analyzer: Analyzer) -> bool:

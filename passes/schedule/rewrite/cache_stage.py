@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.bounds import INF
 from mlcc.arith.conditions import conjunct_operands
 from mlcc.arith.intset import to_range
 from mlcc.arith.region_bound import strict_bound, upper_bound
@@ -91,11 +92,13 @@ def copy_stage(
     compact: bool,
     guard: Expr = TRUE,
     partial: bool = False,
+    overhanging: Collection[int] = (),
 ) -> Stage:
     """Return the loops that copy `region` between its buffer and a cache, which is as large as the buffer or as
     `region`.
 
-    They do where `guard` holds; `partial` says that others copy the rest. One of `source` and `target` is the buffer of
+    They do where `guard` holds, and inside the buffer in the dimensions `overhanging`, where the region may leave it;
+    `partial` says that others copy the rest. One of `source` and `target` is the buffer of
     the region, the other one the cache.
     """
     loops, axes, values = [], [], []
@@ -108,6 +111,10 @@ def copy_stage(
         dom = Range(zero(span.extent), span.extent) if compact else Range(zero(extent), extent)
         if partial and isinstance(span.min, IntImm):
             dom = span
+        if n in overhanging:
+            index = c.add(span.min, loop)
+            inside = c.logical_and(c.less_equal(zero(index), index), c.less(index, extent))
+            guard = c.logical_and(guard, inside)
         axes.append(tir.IterVar(axis, dom, IterKind.SPATIAL))
         values.append(loop if compact else c.add(span.min, loop))
         own.append(axis)
@@ -190,8 +197,29 @@ def relaxed_region(
     predicate = substitute(c.logical_and(realize.predicate, guard), values)
     box = upper_bound(spans, domain, predicate, Analyzer())
     shape = region.buffer.shape
-    clipped = tuple(_inside(to_range(i, Range(zero(n), n), Analyzer()), n) for i, n in zip(box, shape, strict=True))
-    return tir.BufferRegion(region.buffer, clipped)
+    relaxed = tuple(to_range(i, Range(zero(n), n), Analyzer()) for i, n in zip(box, shape, strict=True))
+    return clipped_region(tir.BufferRegion(region.buffer, relaxed))
+
+
+def clipped_region(region: tir.BufferRegion) -> tir.BufferRegion:
+    """Return the part of a region that lies in its buffer, as far as its ranges are constant."""
+    spans = tuple(_inside(span, n) for span, n in zip(region.region, region.buffer.shape, strict=True))
+    return tir.BufferRegion(region.buffer, spans)
+
+
+def overhanging_dims(tree: Tree, scope: tir.Block, region: tir.BufferRegion) -> tuple[int, ...]:
+    """Return the dimensions in which a region that `scope` declares may leave its buffer, as that of padding does."""
+    analyzer = Analyzer()
+    for node in reversed((scope, *tree.ancestors(scope))):
+        for var, span in [(a.var, a.dom) for a in node.iter_vars] if isinstance(node, tir.Block) else ():
+            analyzer.bind(var, span)
+
+    def may_be_negative(value: Expr) -> bool:
+        return -INF < analyzer.bound(analyzer.simplify(value)).min < 0
+
+    sizes = zip(region.region, region.buffer.shape, strict=True)
+    room = [(span.min, c.sub(size, c.add(span.min, span.extent))) for span, size in sizes]
+    return tuple(n for n, ends in enumerate(room) if any(map(may_be_negative, ends)))
 
 
 def covers_relaxed_region(

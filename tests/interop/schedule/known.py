@@ -116,6 +116,10 @@ KNOWN: tuple[Known, ...] = (
         _code("E0638", "values, but the axis"),
     ),
     Known(
+        "transform_block_layout", WE_REFUSE, "axes for a block that uses loop variables without axes are refused",
+        _code("E0638", "directly, not by an axis"),
+    ),
+    Known(
         "pad_einsum", WE_REFUSE,
         "an einsum whose loops are shared, split or fused is refused: TVM pads the loops of the other block too",
         _code("E0674"),
@@ -171,6 +175,11 @@ KNOWN: tuple[Known, ...] = (
         _code("E0651", "more than once|before they are finished|not a multiple of them"),
     ),
     Known(
+        "reverse_compute_at", WE_REFUSE,
+        "a reader by remainders (`i % 16`) stays behind the loop over them: TVM's reads what is not yet written",
+        _code("E0651", "cannot be told from the index"),
+    ),
+    Known(
         "reverse_compute_at", THEY_REFUSE,
         "a producer that is done before the outermost loop begins need not be below the loop; TVM wants all there",
         _they("all the producer"),
@@ -221,6 +230,10 @@ KNOWN: tuple[Known, ...] = (
         "cache_read cache_write", DIFFER,
         "a copy in a loop is made where what it copies is written: TVM's copies what is not there, too",
         _says(r"predicate: (\w+) against IntImm"),
+    ),
+    Known(
+        "cache_read", DIFFER, "the copy of what padding reads stays inside the buffer: TVM's goes out of bounds",
+        _says(r"alloc_buffers\[\d+\]\.shape\[\d+\]\.value: (\d+) against (?!\1)\d+"),
     ),
     Known(
         "cache_write", DIFFER,
