@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mlcc.cli.options import (
     extern_options,
@@ -17,6 +19,9 @@ from mlcc.cli.options import (
     target_option,
     threads_option,
 )
+
+if TYPE_CHECKING:
+    from mlcc.ir.module import IRModule
 
 
 @click.command("report")
@@ -60,6 +65,7 @@ def command(
         refuse_artifacts,
         refuse_two_readers,
     )
+    from mlcc.frontend.source import read_module
     from mlcc.outputs import Outputs
     from mlcc.report.compare import compare_reports
     from mlcc.report.page import render
@@ -73,6 +79,10 @@ def command(
                                "compile the text first")  # fmt: skip
     refuse_artifacts(db, *files)
     measured = profile or is_random or bool(inputs)
+    if not measured:
+        _refuse_unmeasured(
+            {"func": "--func", "repeat": "--repeat", "weights": "--params", "ignore_extra": "--ignore-extra"}
+        )
     if measured and any(artifacts):
         raise click.UsageError("kernels of artifacts cannot be measured one by one: name the text")
     outputs = Outputs(watch=True)
@@ -81,19 +91,25 @@ def command(
     outputs.check()
     apply_threads(threads)
     arrays = load_inputs(inputs, weights)
-
-    def arguments_of(callee: Any) -> list[Any]:
-        from mlcc.cli.options import choose_inputs
-
-        return choose_inputs([callee], arrays, is_random, sizes, ignore_extra)[0]
+    modules = {path: read_module(path) for path in files if not is_artifact(path)}
+    symbols = {path: _symbols(module) for path, module in modules.items()}
+    known_sizes = parse_symbol_sizes(sizes)
+    _check_sizes(known_sizes, symbols)
 
     reports = []
     for path in files:
         if is_artifact(path):
             reports.append(_of_artifact(path))
             continue
+        own = [f"{name}={size}" for name, size in known_sizes.items() if name in symbols[path]]
+
+        def arguments_of(callee: Any, own: list[str] = own) -> list[Any]:
+            from mlcc.cli.options import choose_inputs
+
+            return choose_inputs([callee], arrays, is_random, own, ignore_extra)[0]
+
         options = target, level, pipeline, allow_extern, allow_native
-        data = _of_text(path, *options, db, parse_symbol_sizes(sizes))
+        data = _of_text(path, modules[path], *options, db, known_sizes)
         if measured:
             _measure(data, path, arguments_of, func, repeat, *options, db)
         reports.append(data)
@@ -102,18 +118,52 @@ def command(
     return 0
 
 
+def _refuse_unmeasured(options: Mapping[str, str]) -> None:
+    """Raise UsageError for an option that only a measurement uses. `options` maps parameter names to options."""
+    ctx = click.get_current_context()
+    for name, option in options.items():
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option} is for a measurement: pass --in, --random or --profile, too")
+
+
+def _symbols(module: IRModule) -> list[str]:
+    """Return the names of the symbols in the shapes of parameters."""
+    from mlcc.ir import tir
+    from mlcc.ir.node import find
+
+    shapes: list[Any] = []
+    for func in module.functions.values():
+        if isinstance(func, tir.PrimFunc):
+            shapes += [buffer.shape for buffer in func.buffers if buffer is not None]
+        else:
+            shapes += [param.struct_info for param in func.params if param.struct_info is not None]
+    return list(dict.fromkeys(var.name for shape in shapes for var in find(shape, tir.Var)))
+
+
+def _check_sizes(sizes: Mapping[str, int], symbols: Mapping[str, Sequence[str]]) -> None:
+    """Raise CompileError E0017 for a size that no shape has. `symbols` are those of each file."""
+    from mlcc.errors import CompileError, did_you_mean, error
+
+    known = list(dict.fromkeys(name for names in symbols.values() for name in names))
+    files = " and ".join(symbols)
+    hint = f"the shapes have {', '.join(known)}" if known else "the shapes have no symbols"
+    wrong = [n for n in sizes if n not in known]
+    if wrong:
+        raise CompileError(
+            [error("E0017", f"no shape in {files} has `{n}`", help=did_you_mean(n, known) or hint) for n in wrong]
+        )
+
+
 def _of_text(
-    path: str, target: str, level: int | None, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
-    db: str | None, sizes: dict[str, int],
+    path: str, module: IRModule, target: str, level: int | None, pipeline: str | None, allow_extern: tuple[str, ...],
+    allow_native: bool, db: str | None, sizes: dict[str, int],
 ) -> dict[str, Any]:  # fmt: skip
     """Compile a text or a model, show its warnings, and return the data of its report."""
     from mlcc.cli.options import warn
     from mlcc.cli.progress import progress_shown
-    from mlcc.frontend.source import read_module
     from mlcc.passes.manage.observers import Warnings
     from mlcc.report.collect import Request, collect
 
-    module = read_module(path)
     noted = Warnings()
     request = Request(path, module, target, level, pipeline, allow_extern, allow_native, db, sizes, (noted,))
     with progress_shown():
