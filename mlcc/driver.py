@@ -40,6 +40,16 @@ def parse_file(path: str) -> IRModule:
     return parse_text(decode(read_bytes(path), path), path, folder)
 
 
+def parse_with_passes(path: str) -> tuple[IRModule, str | None]:
+    """Parse the module in a file, and the passes that its `# PASSES:` asks for. Raises CompileError."""
+    from mlcc.files import read_bytes
+    from mlcc.grammar.syntax.reader import decode
+    from mlcc.passes.manage.reproducer import directive
+
+    text = decode(read_bytes(path), path)
+    return parse_text(text, path, os.path.dirname(path) or "."), directive(text)
+
+
 def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
     """Parse a module. Its constants may be in NAME.npz or NAME.safetensors in `folder`. Raises CompileError."""
     from mlcc.grammar.parser import parse

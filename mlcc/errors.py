@@ -95,6 +95,9 @@ class MlccError(Exception):
         self.diagnostics: tuple[Diagnostic, ...] = (diagnostics,) if one else tuple(diagnostics)  # type: ignore[assignment,arg-type]
         super().__init__("\n".join(render(d) for d in self.diagnostics))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.diagnostics,), self.__dict__  # not the text: copies and other processes want all
+
 
 class CompileError(MlccError):
     """Raised for an error in a source text or in a request; the diagnostics say where."""

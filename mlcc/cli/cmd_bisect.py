@@ -81,15 +81,12 @@ def command(
     from mlcc.bisect.judge import Judge
     from mlcc.bisect.search import bisect
     from mlcc.cli.options import input_files, parse_symbol_sizes
-    from mlcc.driver import build_pipeline
-    from mlcc.files import read_bytes
+    from mlcc.driver import build_pipeline, parse_with_passes
     from mlcc.frontend.source import is_model, read_module
-    from mlcc.grammar.syntax.reader import read_source
     from mlcc.machine.target import Target
     from mlcc.outputs import Outputs
     from mlcc.passes.manage.levels import level_of
     from mlcc.passes.manage.manager import PassContext, Pipeline
-    from mlcc.passes.manage.reproducer import directive
     from mlcc.passes.schedule.schedule_pass import ApplyScript
     from mlcc.reduce.outcomes import Run
 
@@ -101,15 +98,18 @@ def command(
         outputs.write_module(output, "--reduce", "mlcc", None)
     outputs.check()
     where, chosen = Target.parse(target), level_of(level)
-    module = read_module(file)
-    if pipeline is None and not is_model(file):
-        pipeline = directive(read_source(read_bytes(file), file).text)
+    module, asked = (read_module(file), None) if is_model(file) else parse_with_passes(file)
+    ctx = PassContext(where)
+    if pipeline is None and asked is not None:
+        pipeline = asked
+        if script_path is None:
+            ctx = PassContext(where, folder=os.path.dirname(file) or ".", confined=True)
     arrays = _arrays(module, func, inputs, parse_symbol_sizes(sizes))
     passes = build_pipeline(module, where, chosen, pipeline)
     if script_path is not None:
         passes = Pipeline((ApplyScript(script_path), *passes.passes))
     judge = Judge(module, arrays, where, chosen, func, rtol, atol, work, tell=_tell)
-    finding = bisect(module, passes, PassContext(where), judge, _tell)
+    finding = bisect(module, passes, ctx, judge, _tell)
     if finding is None:
         code = "emulated kernels" if judge.is_emulated else "machine code"
         click.echo(f"{file}: all {len(passes.passes)} passes and the {code} agree with the interpreter")
@@ -119,7 +119,7 @@ def command(
     see = _to_see(finding, file, passes, target, Given(pipeline, level, script_path))
     click.echo(f"to see it: {shlex.join(see)}")
     if output is not None:
-        run = Run(target, chosen, None, func, rtol, atol, parse_symbol_sizes(sizes))
+        run = Run(target, chosen, None, func, rtol, atol, parse_symbol_sizes(sizes), ctx.folder)
         _reduce(finding, module, passes, pipeline, run, seconds, output, outputs)
     return EXIT_DIFFERENT
 
@@ -163,18 +163,42 @@ def _reduce(
 
 
 def _arrays(module: IRModule, func: str, inputs: tuple[str, ...], sizes: dict[str, int]) -> dict[str, Any]:
-    """Return the arrays of files, and random ones for the other parameters, by the names of the parameters."""
+    """Return the arrays of files, and random ones for the other parameters, by the names of the parameters.
+
+    Raises CompileError: E0004 for an array that no parameter takes, E0017 for a size that no shape has.
+    """
+    from mlcc.call_by_name import assign
     from mlcc.cli.options import load_inputs
     from mlcc.errors import CompileError, did_you_mean, error
-    from mlcc.reduce.arguments import parameter_names, random_arguments
+    from mlcc.reduce.arguments import parameter_names, random_arguments, symbol_names
 
     if func not in module:
         help = did_you_mean(func, module)
         raise CompileError(error("E0801", f"the module has no function `{func}`", help=help))
     called = module[func]
     given = load_inputs(inputs)
-    names = parameter_names(called)
-    known = {name: given[name] for name in names if name in given}
+    names, symbols = parameter_names(called), symbol_names(called)
+    assigned = assign(given, names)
+    taken = {array for arrays in assigned.values() for array in arrays}
+
+    shapes = f"its shapes have {', '.join(symbols) or 'no symbols'}"
+    findings = [
+        error(
+            "E0004",
+            f"`{func}` has no parameter `{name}`",
+            help=did_you_mean(name, names) or f"its parameters are {', '.join(names)}",
+        )
+        for name in given
+        if name not in taken
+    ]
+    findings += [
+        error("E0017", f"no shape of `{func}` has `{name}`", help=did_you_mean(name, symbols) or shapes)
+        for name in sizes
+        if name not in symbols
+    ]
+    if findings:
+        raise CompileError(findings)
+    known = {name: given[arrays[0]] for name, arrays in assigned.items() if arrays}
     values, _ = random_arguments(called, sizes) if len(known) < len(names) else ([None] * len(names), [])
     return {name: known.get(name, value) for name, value in zip(names, values, strict=True)}
 

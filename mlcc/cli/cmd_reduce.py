@@ -71,11 +71,10 @@ def command(
     """
     from mlcc.cli.options import parse_symbol_sizes
     from mlcc.cli.reduction import describe, outcome_observer, reduce_and_save, tell
-    from mlcc.driver import parse_file
+    from mlcc.driver import parse_with_passes
     from mlcc.files import read_bytes
     from mlcc.grammar.syntax.reader import read_source
     from mlcc.outputs import Outputs
-    from mlcc.passes.manage.reproducer import directive
     from mlcc.reduce.outcomes import MACHINE_CODE, Run
     from mlcc.reduce.program import Program
 
@@ -89,9 +88,9 @@ def command(
     outputs.write_module(output, "-o", "mlcc", None)
     outputs.write(script_output, "--script-output", "script")
     outputs.check()
-    module = parse_file(file)
+    module, asked = parse_with_passes(file)
     if pipeline is None and not is_command:
-        pipeline = directive(read_source(read_bytes(file), file).text)
+        pipeline = asked
     passes = None if pipeline is None else _pass_texts(pipeline, target)
     script = None if script_path is None else tuple(read_source(read_bytes(script_path), script_path).text.splitlines())
     program = Program(module, passes, script)

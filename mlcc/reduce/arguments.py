@@ -12,7 +12,7 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.effects import WRITE, effects
 from mlcc.ir.module import Func
 from mlcc.ir.tensor_data import storage_dtype
-from mlcc.ir.visit import substitute
+from mlcc.ir.visit import substitute, used_vars
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,6 +58,16 @@ def parameter_names(func: Func) -> list[str]:
     return [p.name if b is None else b.name for p, b in zip(func.params, func.buffers, strict=True)]
 
 
+def symbol_names(func: Func) -> list[str]:
+    """Return the names of the symbols that the shapes of parameters, and numbers among them, have."""
+    if isinstance(func, relax.Function):
+        found = [var for p in func.params for var in used_vars(p.struct_info) if isinstance(var, tir.Var)]
+    else:
+        found = [p for p, b in zip(func.params, func.buffers, strict=True) if b is None]
+        found += [var for b in func.buffers if b is not None for var in used_vars(b.shape)]
+    return sorted({var.name for var in found})
+
+
 def _argument(
     param: relax.Var, info: relax.StructInfo | None, sizes: Mapping[str, int], values: dict[tir.Var, int], rng: Any
 ) -> Any:
@@ -75,8 +85,6 @@ def _argument(
 
 
 def _size(dim: tir.Expr, sizes: Mapping[str, int], values: dict[tir.Var, int]) -> int:
-    from mlcc.ir.visit import used_vars
-
     for var in used_vars(dim):
         values.setdefault(var, sizes.get(var.name, _DEFAULT_SIZE))
     known = {var: tir.IntImm(var.dtype, value) for var, value in values.items()}

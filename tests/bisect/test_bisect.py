@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -207,6 +208,47 @@ def test_nothing_is_found_where_nothing_is_wrong(mlcc: Tool) -> None:
     assert "emulated kernels agree" in mlcc("bisect", "perceptron.mlc", "-t", "cuda")
     mlcc("bisect", "perceptron.mlc", "--func", "other", code=1)
     assert "E0801" in mlcc.err
+
+
+def test_arrays_and_sizes_that_do_not_fit_are_refused(mlcc: Tool) -> None:
+    def arrays(**given: tuple[int, ...]) -> str:
+        np.savez("in.npz", **{name: np.zeros(shape, np.float32) for name, shape in given.items()})
+        return "in.npz"
+
+    mlcc("bisect", "perceptron.mlc", "--in", arrays(x=(64, 9)), code=1)
+    assert "E0805" in mlcc.err
+    mlcc("bisect", "perceptron.mlc", "--in", arrays(y=(64, 64)), code=1)
+    assert "error[E0004]: `main` has no parameter `y`" in mlcc.err
+    mlcc("bisect", "perceptron.mlc", "--size", "n=3", code=1)
+    assert "error[E0017]: no shape of `main` has `n`\n  help: its shapes have no symbols" in mlcc.err
+
+
+def test_a_program_that_is_wrong_before_the_first_pass_is_refused(mlcc: Tool) -> None:
+    mlcc.file("sum.mlc", SUM.replace("            with T.init():\n                B[vi] = T.float32(0)\n", "").replace(
+        "B[vi] = B[vi]", "C = T.alloc_buffer((16,))\n            B[vi] = C[vi]"))  # fmt: skip
+    mlcc("bisect", "sum.mlc", code=1)
+    assert "error[E0871]: `C` is read where it was never written" in mlcc.err
+
+
+def test_the_passes_of_a_text_are_taken_from_standard_input_too(mlcc: Tool) -> None:
+    text = f"# PASSES: O1,lower\n{PERCEPTRON}"
+    mlcc.file("asks.mlc", text)
+    expected = mlcc("bisect", "asks.mlc").removeprefix("asks.mlc")
+    assert expected != mlcc("bisect", "perceptron.mlc").removeprefix("perceptron.mlc")
+    command = [sys.executable, "-m", "mlcc", "bisect", "-"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    done = subprocess.run(command, env=environment, input=text, capture_output=True, text=True, check=True)
+    assert done.stdout.removeprefix("-") == expected
+
+
+def test_the_files_of_a_texts_passes_lie_beside_it(mlcc: Tool) -> None:
+    os.mkdir("apart")
+    mlcc.file("apart/tiled.mls", 'sch.split(sch.get_loops("B")[0], [None, 4])\n')
+    mlcc.file("apart/sum.mlc", f"# PASSES: schedule{{script=tiled.mls}},lower\n{SUM}")
+    assert "agree with the interpreter" in mlcc("bisect", "apart/sum.mlc")
+    mlcc.file("apart/out.mlc", f"# PASSES: schedule{{script=../net.mlc}},lower\n{SUM}")
+    mlcc("bisect", "apart/out.mlc", code=1)
+    assert "E0510" in mlcc.err
 
 
 @given(items=st.integers(1, 60), needed=st.sets(st.integers(0, 59), min_size=1, max_size=4))
