@@ -35,7 +35,7 @@ _KEYWORDS = {_TVM.out_sinfo: _MLCC.out_sinfo, _TVM.sinfo_args: _MLCC.sinfo_args}
 _TIRX_IMPORT = re.compile(
     r"(from[ \t]+tvm\.script[ \t]+import[ \t]+(?:[\w, ]+,[ \t]*)?)tirx\b|(tvm\.(?:script\.)?)tirx\b"
 )
-_IMPORT_LINE = re.compile(r"(?m)^[ \t]*#?[ \t]*(?:from|import)[ \t][^\r\n]*tirx[^\r\n]*$")
+_IMPORT_LINE = re.compile(r"(?m)^[ \t]*#?[ \t]*(?:from|import)[ \t][^\r\n]*tirx[^\r\n]*\r?$")
 
 
 def upgraded_text(text: str, name: str, folder: str | None = None) -> str:
@@ -99,7 +99,8 @@ def _version(text: str) -> Iterator[Edit]:
     found = version_of(text)
     if found is None:
         start = len(text) - len(text.removeprefix("\ufeff"))
-        yield start, start, version_line()
+        is_crlf = text.partition("\n")[0].endswith("\r")
+        yield start, start, version_line().replace("\n", "\r\n") if is_crlf else version_line()
     elif found[0] != VERSION:
         yield found[1], found[2], version_line().rstrip()
 
@@ -140,7 +141,7 @@ class _Rewriter:
         self.closes = self._brackets()
         self.imports = {
             at
-            for line in re.finditer(r"(?m)^[ \t]*(?:from|import)[ \t][^\r\n]*$", text)
+            for line in re.finditer(r"(?m)^[ \t]*(?:from|import)[ \t][^\r\n]*\r?$", text)
             for at, token in enumerate(tokens)
             if line.start() <= token.start < line.end()
         }

@@ -34,6 +34,12 @@ def test_dialects_become_todays(text: str) -> None:
         assert older not in code
 
 
+@pytest.mark.parametrize("text", [contents.DIALECT_2022, contents.DIALECT_TVM], ids=["2022", "tvm"])
+def test_lines_that_end_as_on_windows(text: str) -> None:
+    made = upgraded_text(text.replace("\n", "\r\n"), "m.mlc")
+    assert made == upgraded_text(text, "m.mlc").replace("\n", "\r\n")
+
+
 def corpus() -> list[Path]:
     found = [*(ROOT / "samples").rglob("*.mlc"), *(ROOT / "tests" / "passes").rglob("*.mlc")]
     return sorted(path for path in found if "import-each" not in path.name)
