@@ -224,7 +224,10 @@ class _Partitioner(TirMutator):
             for n in range(tail.low, tail.high)
         ]
         least = substitute(tail.left, {var: self._greatest[var]}) if var in self._greatest else tail.left
-        complete = span.guards <= tail.inner.keys() and self._analyzer.prove(c.greater_equal(least, tail.low))
+        # past an end that all conditions share, those of the tail fail somewhere: less than `high` is left
+        one_end = not span.starts and len(_distinct(span.ends)) == 1
+        complete = one_end or span.guards <= tail.inner.keys()
+        complete = complete and self._analyzer.prove(c.greater_equal(least, tail.low))
         chain: Body = cases.pop()[1] if complete else rewrite(copy_body(body, {}))
         for n, case in reversed(cases):
             chain = (tir.IfThenElse(c.equal(left, n), case, chain),)

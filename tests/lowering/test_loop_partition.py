@@ -190,6 +190,26 @@ for i in range((n + 3) // 4):
         np.testing.assert_array_equal(out, data + np.append(data[2:], [0, 0])[:size])
 
 
+def test_what_is_left_is_known_where_some_loops_are_not_unrolled() -> None:
+    """The second loop keeps its condition, which fails in the same tile: there is no branch for whole tiles."""
+    func = parse("""
+for i in range((n + 3) // 4):
+    for r in T.unroll(4):
+        if i * 4 + r < n:
+            B[i * 4 + r] = A[i * 4 + r]
+    for r in range(4):
+        if i * 4 + r < n:
+            B[i * 4 + r] = B[i * 4 + r] * T.float32(2)
+""")
+    lowered = lower_func(func)
+    stores = [n for n in walk(lowered) if isinstance(n, tir.BufferStore)]
+    assert len(stores) == (4 + 1) + (1 + 1) + (2 + 1) + (3 + 1)
+    for size in (0, 1, 2, 3, 4, 5, 6, 7, 9, 1000):
+        data, out = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
+        assert Native(func, machine=V3)(data, out, symbols=(size,)) == 0
+        np.testing.assert_array_equal(out, data * 2)
+
+
 def test_rows_are_not_written_out_beyond_the_limit() -> None:
     lowered = lower_func(parse(ROWS), {}, LowerOptions(edge_limit=8))
     stores = [n for n in walk(lowered) if isinstance(n, tir.BufferStore)]
