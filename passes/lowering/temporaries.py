@@ -40,7 +40,7 @@ def pad_temporaries(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return `func` (flat code) with vector stores to temporaries that no mask cuts off at an unknown size."""
     if not symbols_of(func):
         return func
-    padder = _Padder(_stored_once(func), frozenset(symbols_of(func)))
+    padder = _Padder(_stored_once(func), frozenset(symbols_of(func)), _definitions(func))
     body = padder.body(func.body)
     larger = {
         buffer: replace(buffer, shape=(c.add(buffer.shape[0], excess),)) for buffer, excess in padder.excess.items()
@@ -57,12 +57,20 @@ def _stored_once(func: tir.PrimFunc) -> set[tir.Buffer]:
     return {buffer for buffer in allocated if stores[buffer] == 1 and buffer.data not in shared}
 
 
+def _definitions(func: tir.PrimFunc) -> dict[tir.Var, frozenset[tir.Var]]:
+    """Return the variables that the values of bound variables use."""
+    return {node.var: frozenset(used_vars(node.value)) for node in find(func.body, tir.Bind, tir.Let)}
+
+
 class _Padder(TirMutator):
     """Drops the masks of stores to `temporaries`; `excess` is by how much each may reach past its end."""
 
-    def __init__(self, temporaries: set[tir.Buffer], sizes: frozenset[tir.Var]) -> None:
+    def __init__(
+        self, temporaries: set[tir.Buffer], sizes: frozenset[tir.Var], definitions: Mapping[tir.Var, frozenset[tir.Var]]
+    ) -> None:
         self.excess: dict[tir.Buffer, int] = {}
         self._temporaries = temporaries
+        self._definitions = definitions
         self._sizes = sizes
         self._analyzer = Analyzer()
         self._domains: dict[tir.Var, Interval] = {}  # of the loops around
@@ -91,7 +99,7 @@ class _Padder(TirMutator):
             ):
                 assert self._vector is not None
                 self.excess[store.buffer] = (tir.const_int(self._vector.extent) or 1) - 1
-                masked = _LoadMasker(within).expr(store.value)
+                masked = _LoadMasker(within, self._definitions).expr(store.value)
                 return replace(store, value=masked)
         return super().stmt_if(node)
 
@@ -122,9 +130,11 @@ def _may_run_in_all_lanes(value: Expr) -> bool:
 class _LoadMasker(TirMutator):
     """Read 0 where a condition fails, at indices that it concerns."""
 
-    def __init__(self, condition: tir.LT) -> None:
+    def __init__(self, condition: tir.LT, definitions: Mapping[tir.Var, frozenset[tir.Var]]) -> None:
         self._condition = condition
-        self._used = used_vars(condition.lhs)
+        self._used = set(used_vars(condition.lhs))
+        while more := {var for var, used in definitions.items() if used & self._used} - self._used:
+            self._used |= more
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
         if not used_vars(node.indices) & self._used:

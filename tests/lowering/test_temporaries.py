@@ -21,11 +21,13 @@ class Module:
     @T.prim_func
     def main(a: T.handle, y: T.handle):
         n = T.int64()
+        k = T.int64()
         A = T.match_buffer(a, (n,), "float32")
         Y = T.match_buffer(y, (n,), "float32")
         row = T.alloc_buffer_stmt(({size},), "float32")
         for i in range((n + T.int64(7)) // T.int64(8)):
             for v in T.vectorized(T.int64(8)):
+                {before}
                 if {condition}:
                     row[{index}] = {value}
         {more}
@@ -35,6 +37,7 @@ class Module:
 PLAIN = {
     "size": "n", "condition": "i * T.int64(8) + v < n", "index": "i * T.int64(8) + v",
     "value": "A[i * T.int64(8) + v] * T.float32(2) + A[0]", "more": "T.evaluate(0)",
+    "before": "T.evaluate(0)",
 }  # fmt: skip
 OTHERS = {  # what is different: the mask stays
     "another store": {"more": "row[0] = row[0]"},
@@ -70,6 +73,27 @@ def test_a_temporary_holds_whole_vectors() -> None:
 def test_other_stores_keep_their_masks(what: str) -> None:
     func = function(**OTHERS[what])
     assert masked(func) and pad_temporaries(func) is func
+
+
+NAMED = {  # the index of a load has a name
+    "in an expression": {"value": "T.Let(A[k] * T.float32(2), where={k: i * T.int64(8) + v}) + A[0]"},
+    "before": {"before": "k: T.int64 = i * T.int64(8) + v", "value": "A[k] * T.float32(2) + A[0]"},
+    "by another": {
+        "before": "k: T.int64 = i * T.int64(8); r: T.int64 = k + v", "value": "A[r] * T.float32(2) + A[0]",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_loads_at_named_indices_have_masks(what: str) -> None:
+    func = function(**NAMED[what])
+    padded = pad_temporaries(func)
+    assert not masked(padded)
+    module = mlcc.IRModule({"main": padded})
+    for n in (1, 5, 8, 13):
+        a, y = np.arange(n, dtype="float32"), np.zeros(n, "float32")
+        run_function(module, "main", [a, y])
+        np.testing.assert_array_equal(y, a * 2)
 
 
 @settings(max_examples=30, deadline=None)
