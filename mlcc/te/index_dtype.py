@@ -114,14 +114,11 @@ class _IndexDtypeConverter:
         return self.value(node) if isinstance(node, tir.Expr) else node
 
     def condition(self, old: tir.Expr) -> Any:
-        """Convert a condition: comparisons of int32 or int64 operands are converted as indices.
-
-        Those of operands that were narrowed on purpose stay as they are.
-        """
+        """Convert a condition: comparisons of int32 or int64 operands that are no data are converted as indices."""
         if isinstance(old, (tir.And, tir.Or, tir.Not)):
             return map_children(old, lambda n: self.condition(n) if isinstance(n, tir.Expr) else n)
-        narrowed = isinstance(old, tir.CompareOp) and (_is_narrowed(old.lhs) or _is_narrowed(old.rhs))
-        if isinstance(old, tir.CompareOp) and old.lhs.dtype in (INT32, INT64) and not narrowed:
+        data = isinstance(old, tir.CompareOp) and (_is_data(old.lhs) or _is_data(old.rhs))
+        if isinstance(old, tir.CompareOp) and old.lhs.dtype in (INT32, INT64) and not data:
             return self._match_operands(old, map_children(old, self._index_child))
         return self.value(old)
 
@@ -165,6 +162,6 @@ class _IndexDtypeConverter:
         return expr
 
 
-def _is_narrowed(operand: tir.Expr) -> bool:
-    """Return True for an operand that was cast to int32."""
-    return isinstance(operand, tir.Cast) and operand.dtype is INT32
+def _is_data(operand: tir.Expr) -> bool:
+    """Whether an operand is an element of a buffer, or was narrowed on purpose."""
+    return isinstance(operand, tir.BufferLoad) or (isinstance(operand, tir.Cast) and operand.dtype is INT32)

@@ -55,6 +55,7 @@ _COUNTED = "min and max in another form"
 # Where the functions differ on purpose: the case as text -> why.
 FUNCTION_DIFFERS = {
     **op_corpus_nn.FUNCTION_DIFFERS,
+    "abs(2xn:int32)": "int32 data are compared as they are, where TVM widens them as if they were indices",
     "arange(n, 0, -1)": "the extent has another form",
     "image.resize2d(2x4x5x7, (1, 1), method='linear', coordinate_transformation_mode='pytorch_half_pixel', "
     "roi=(0.1, -0.2, 0.9, 1.3), extrapolation_value=2.5, rounding_method='round')": "TVM leaves out what is times 0.0",
