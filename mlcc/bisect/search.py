@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mlcc.bisect.changes import Changes
-from mlcc.bisect.judge import Judge, Judgement, alone, is_lowered
+from mlcc.bisect.judge import RACES, Judge, Judgement, alone, is_lowered
 from mlcc.bisect.primitives import schedule_steps
 from mlcc.errors import MlccError
 from mlcc.ir import tir
@@ -114,8 +114,7 @@ def bisect(
 def _first_judgement(judge: Judge, module: IRModule) -> tuple[str, Judgement] | None:
     results = judge.results(module)
     if results != OK:
-        is_race = results.startswith(("E0741", "E0742", "E0873"))
-        return (RACE if is_race else RESULTS), results
+        return (RACE if results.startswith(RACES) else RESULTS), results
     race = judge.race(module)
     return None if race == OK else (RACE, race)
 

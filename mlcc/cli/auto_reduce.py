@@ -33,9 +33,9 @@ def reduce_failure(
     """Write a small program with the same failure to a new file, announce it on stderr, and return its path.
 
     `command` has FILE in place of the file, and may have PASSES for the passes that remain; it is the first line of the
-    program. `sought` begins the outcome that is
-    to be reduced, any failure by default. Returns None, and writes nothing, if the failure does not show on random
-    arrays, within the time, or if reductions are turned off. Never raises but for an interruption.
+    program. `sought` begins the outcome that is to be reduced, any failure by default. Returns None, and writes
+    nothing, if the failure does not show on random arrays, within the time, or if reductions are turned off. Never
+    raises but for an interruption.
     """
     from mlcc.reduce.program import Program
 

@@ -11,7 +11,7 @@ _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "floa
 
 
 def has_ordered_bits(dtype: DType) -> bool:
-    """Whether the functions of this module know the dtype."""
+    """Return True for dtypes that the functions of this module know."""
     return str(dtype) in _INFINITY or (dtype.is_int and dtype.bits in (8, 16, 32, 64))
 
 
@@ -68,7 +68,7 @@ def _sign(dtype: DType) -> Scalar:
 
 
 def _sign_spread(raw: Scalar) -> Scalar:
-    """All bits if the sign bit is set, and else none."""
+    """Return all bits if the sign bit is set, and else none."""
     bits = raw.dtype.bits
     spread = Scalar(calls.reinterpret(f"int{bits}", raw.expr)) >> (bits - 1)
     return Scalar(calls.reinterpret(raw.dtype, spread.expr))

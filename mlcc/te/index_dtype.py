@@ -163,5 +163,5 @@ class _IndexDtypeConverter:
 
 
 def _is_data(operand: tir.Expr) -> bool:
-    """Whether an operand is an element of a buffer, or was narrowed on purpose."""
+    """Return True for an element of a buffer, and for a value that was cast to int32."""
     return isinstance(operand, tir.BufferLoad) or (isinstance(operand, tir.Cast) and operand.dtype is INT32)
