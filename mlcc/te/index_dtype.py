@@ -26,8 +26,10 @@ class _IndexDtypeConverter:
         self.dtype = dtype
         self.vars: dict[tir.Var, tir.Var] = {}
         self.buffers: dict[tir.Buffer, tir.Buffer] = {}
+        self.arguments: frozenset[tir.Buffer] = frozenset()
 
     def function(self, func: tir.PrimFunc) -> tir.PrimFunc:
+        self.arguments = frozenset(b for b in func.buffers if b is not None)
         buffers = tuple(None if b is None else self.buffer(b) for b in func.buffers)
         body = tuple(self.statement(s) for s in func.body)
         params = tuple(self.vars.get(p, p) for p in func.params)
@@ -114,13 +116,22 @@ class _IndexDtypeConverter:
         return self.value(node) if isinstance(node, tir.Expr) else node
 
     def condition(self, old: tir.Expr) -> Any:
-        """Convert a condition: comparisons of int32 or int64 operands that are no data are converted as indices."""
+        """Convert a condition: comparisons of int32 or int64 operands are converted as indices.
+
+        Those of places that were narrowed to int32, as argmax and argmin do, stay as they are.
+        """
         if isinstance(old, (tir.And, tir.Or, tir.Not)):
             return map_children(old, lambda n: self.condition(n) if isinstance(n, tir.Expr) else n)
-        data = isinstance(old, tir.CompareOp) and (_is_data(old.lhs) or _is_data(old.rhs))
-        if isinstance(old, tir.CompareOp) and old.lhs.dtype in (INT32, INT64) and not data:
+        narrow = isinstance(old, tir.CompareOp) and (self.is_narrow(old.lhs) or self.is_narrow(old.rhs))
+        if isinstance(old, tir.CompareOp) and old.lhs.dtype in (INT32, INT64) and not narrow:
             return self._match_operands(old, map_children(old, self._index_child))
         return self.value(old)
+
+    def is_narrow(self, operand: tir.Expr) -> bool:
+        """Return True for an integer cast to int32, and for an element of an intermediate result."""
+        if isinstance(operand, tir.Cast):
+            return operand.dtype is INT32 and operand.value.dtype.is_int
+        return isinstance(operand, tir.BufferLoad) and operand.buffer not in self.arguments
 
     def index(self, old: tir.Expr) -> Any:
         """Convert an index or extent to the function's index dtype."""
@@ -160,8 +171,3 @@ class _IndexDtypeConverter:
             a, b = construct.match_types(expr.args[1], expr.args[2])
             return replace(expr, dtype=a.dtype, args=(expr.args[0], a, b))
         return expr
-
-
-def _is_data(operand: tir.Expr) -> bool:
-    """Return True for an element of a buffer, and for a value that was cast to int32."""
-    return isinstance(operand, tir.BufferLoad) or (isinstance(operand, tir.Cast) and operand.dtype is INT32)

@@ -52,22 +52,9 @@ INFO_DIFFERS = {
 _CLAMPED = "TVM's function has parts of other extents than the struct info says"
 _COUNTED = "min and max in another form"
 
-# operators that compare int32 data
-INT32_DATA = (
-    "abs(2xn:int32)",
-    "image.grid_sample(1x4x3x3x3, 1x3x3x2xm, layout='NCDHW', method='nearest')",
-    "image.grid_sample(1x4x3x4x5, 1x3x2x2x3, method='nearest', padding_mode='border', layout='NCDHW')",
-    "image.grid_sample(2x4x5x7, 2x2x3x4, method='nearest', padding_mode='border', align_corners=False)",
-    "image.grid_sample(2x4x5x7, 2x2x3x4, method='nearest', padding_mode='border', align_corners=True)",
-    "image.grid_sample(2x4x5x7, 2x2x3x4, method='nearest', padding_mode='zeros', align_corners=False)",
-    "image.grid_sample(2x4x5x7, 2x2x3x4, method='nearest', padding_mode='zeros', align_corners=True)",
-    "image.grid_sample(nx4xhxw, nx2x3xm, method='nearest')",
-    "sign(2xn:int32)",
-)
 # Where the functions differ on purpose: the case as text -> why.
 FUNCTION_DIFFERS = {
     **op_corpus_nn.FUNCTION_DIFFERS,
-    **dict.fromkeys(INT32_DATA, "int32 data are compared as they are, where TVM widens them as if they were indices"),
     "arange(n, 0, -1)": "the extent has another form",
     "image.resize2d(2x4x5x7, (1, 1), method='linear', coordinate_transformation_mode='pytorch_half_pixel', "
     "roi=(0.1, -0.2, 0.9, 1.3), extrapolation_value=2.5, rounding_method='round')": "TVM leaves out what is times 0.0",
