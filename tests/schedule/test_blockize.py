@@ -344,3 +344,19 @@ def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):
     sch.split(sch.get_loops("B")[0], [2, 4])
     with refused("E0685", "range of loop `j` depends on loop `i_0`, which is not an axis"):
         sch.blockize(sch.get_loops("B")[2])
+
+
+def test_loops_around_the_enclosing_block_may_not_drive_inner_axes() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((14, 3), "float32"), C: T.Buffer((14, 3), "float32")):
+    for i, j in T.grid(14, 3):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] + T.float32(2)
+"""
+    sch = schedule(text)
+    _, inner = sch.split(sch.get_loops("C")[0], [2, 7])
+    parts = sch.loop_partition(inner, [None, 3])
+    with refused("E0685", "loop `i_0` around block `C_i_11_partition` drives the inner axes of block `C_i_11`"):
+        sch.blockize(parts[1])

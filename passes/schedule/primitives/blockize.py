@@ -67,6 +67,7 @@ def blockize_loop(tree: Tree, loop: tir.For, preserve_unit_iters: bool) -> tuple
         raise _not_divisible(loop, inner, outside)
     axes = _Axes(preserve_unit_iters)
     axes.split(block, division, [*outside, *loops])
+    _check_loops_beyond(tree, inner, division, axes)
     analyzer = Analyzer()
     for axis in axes.inner:
         analyzer.bind(axis.var, axis.dom)
@@ -123,6 +124,25 @@ def _loops_down_to(tree: Tree, loop: tir.For, inner: tir.BlockRealize) -> list[t
     return loops
 
 
+def _check_loops_beyond(tree: Tree, realize: tir.BlockRealize, division: Subspaces, axes: _Axes) -> None:
+    """Refuse (E0685) inner axes driven by a loop around the enclosing block, which the outer block's axes would hide.
+
+    `loop_partition` makes such blocks: the enclosing block has no axes, so that what it holds may use loops around it.
+    """
+    if not axes.outer:
+        return
+    inside = used_vars((*axes.inner_values, division.inner_predicate))
+    scope = next(at for at in tree.ancestors(realize) if isinstance(at, tir.Block))
+    for at in tree.ancestors(scope):
+        if isinstance(at, tir.For) and at.var in inside:
+            raise Refusal(
+                "E0685",
+                f"loop `{at.var.name}` around block `{scope.name}` drives the inner axes of block"
+                f" `{realize.block.name}`, where the axes of the outer block hide it",
+                (at, realize.block),
+            )  # fmt: skip
+
+
 def _not_divisible(loop: tir.For | None, inner: tir.BlockRealize, outside: list[tir.For]) -> Refusal:
     """Return the refusal of a division; `loop` is the first of the inner part, None if that is the block alone."""
     name = inner.block.name
@@ -169,6 +189,7 @@ def _join_blocks(
                 " above",
                 (blocks[0], block),
             )  # fmt: skip
+        _check_loops_beyond(tree, realize, division, block_axes)
         axes = axes or block_axes
         predicate = division.outer_predicate
         outer_vars = {v: a.var for v, a in zip(axes.outer_values, axes.outer, strict=True) if isinstance(v, tir.Var)}
