@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlcc.errors import MachineError
+from mlcc.machine.limited_memory import llvm_library
 from mlcc.runtime.cores import cgroup_quota as cgroup_quota
 from mlcc.runtime.cores import num_cores as num_cores
 
@@ -43,17 +44,13 @@ def triple() -> str:
 @functools.cache
 def cpu_name() -> str:
     """This machine's CPU as LLVM names it."""
-    import llvmlite.binding as llvm
-
-    return str(llvm.get_host_cpu_name())
+    return str(llvm_library().get_host_cpu_name())
 
 
 @functools.cache
 def cpu_features() -> tuple[str, ...]:
     """The features of this CPU that the operating system lets programs use, sorted: `+avx2`, ..."""
-    import llvmlite.binding as llvm
-
-    return tuple(f"+{name}" for name, enabled in sorted(llvm.get_host_cpu_features().items()) if enabled)
+    return tuple(f"+{name}" for name, enabled in sorted(llvm_library().get_host_cpu_features().items()) if enabled)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.machine.gpu import Arch
 from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.machine.limited_memory import llvm_library
 from mlcc.machine.target import CudaTarget
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.gpu.shared_layout import dynamic_alignment
@@ -86,8 +87,8 @@ def check_llvm() -> None:
     It lacks architectures, and would emit calls of unknown intrinsics as calls of external functions.
     """
     import llvmlite
-    import llvmlite.binding as llvm
 
+    llvm = llvm_library()
     if llvm.llvm_version_info < OLDEST_LLVM:
         has = ".".join(map(str, llvm.llvm_version_info))
         message = f"PTX needs LLVM {OLDEST_LLVM[0]}; llvmlite {llvmlite.__version__} has {has}"

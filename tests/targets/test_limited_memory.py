@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlcc.errors import CompileError, is_out_of_memory
-from mlcc.targets.llvm.object.child_process import run_apart
+from mlcc.machine.limited_memory import run_apart
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
@@ -46,6 +46,38 @@ def test_a_limit_that_is_enough() -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", COMPILE, "1500"], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and int(done.stdout) > 1_000_000, done.stderr
+
+
+LOAD = """
+import ctypes, os, pickle, resource, signal, sys, tempfile
+from mlcc.errors import CompileError
+from mlcc.machine.limited_memory import llvm_library
+size = int(open("/proc/self/statm").read().split()[0]) * 4096
+
+def outcome(extra):
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (size + extra, size + extra))
+        try:
+            llvm_library()
+        except Exception:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+low, high = 0, 1 << 30
+while high - low > 1 << 18:
+    low, high = (low, middle) if outcome(middle := (low + high) // 2) == 0 else (middle, high)
+print(low, *(outcome(low + (n << 15)) for n in range(-128, 16)))
+"""
+
+
+def test_a_library_whose_constructors_get_no_memory() -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", LOAD], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()[1:]) == {"0", "1"}, done.stdout
 
 
 UNMAPPED = "/x/y.so: failed to map segment from shared object"

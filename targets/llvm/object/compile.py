@@ -9,13 +9,13 @@ from typing import Any
 
 from mlcc.errors import CompileError, error
 from mlcc.machine.cpu import features_of
+from mlcc.machine.limited_memory import memory_is_limited, run_apart
 from mlcc.machine.target import LlvmTarget, baseline_cpu
 from mlcc.machine.triples import is_bare_metal
 from mlcc.targets.llvm.codegen import workaround_avx512_masked_store as lone_lanes
 from mlcc.targets.llvm.codegen.native_functions import NATIVE_PREFIX
 from mlcc.targets.llvm.object import machines, unlocked
 from mlcc.targets.llvm.object.assembly import join_assembly
-from mlcc.targets.llvm.object.child_process import memory_is_limited, run_apart
 from mlcc.targets.llvm.object.passes import Code, codegen_level, optimise, run_pipeline
 
 _lock = threading.Lock()

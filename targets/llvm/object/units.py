@@ -17,9 +17,9 @@ from typing import Any
 
 from mlcc.cache.folder import default_cache
 from mlcc.cache.object_cache import code_key
+from mlcc.machine.limited_memory import memory_is_limited, run_apart
 from mlcc.progress import Period, working
 from mlcc.runtime.cores import num_cores
-from mlcc.targets.llvm.object.child_process import memory_is_limited, run_apart
 from mlcc.targets.llvm.object.compile import Machine, compile_unit, target_machine
 from mlcc.targets.llvm.object.merge import merge_objects
 from mlcc.targets.llvm.object.passes import Code, codegen_level

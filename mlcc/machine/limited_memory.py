@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import os
-import pickle
 import signal
-import tempfile
+import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO, NoReturn, TypeVar
 
@@ -25,11 +26,30 @@ def memory_is_limited() -> bool:
     return hasattr(os, "fork") and any(resource.getrlimit(n)[0] != resource.RLIM_INFINITY for n in names)
 
 
+@functools.cache
+def llvm_library() -> Any:
+    """Return llvmlite.binding, loaded. Raises CompileError E0016 if memory is limited and too small for it.
+
+    LLVM aborts if an allocation fails while its library is being loaded, so a child process tries first.
+    """
+    if memory_is_limited() and "llvmlite.binding.ffi" not in sys.modules:
+        run_apart(_load_llvm)
+    _load_llvm()
+    return importlib.import_module("llvmlite.binding")
+
+
+def _load_llvm() -> None:
+    importlib.import_module("llvmlite.binding").get_default_triple()
+
+
 def run_apart(job: Callable[[], T]) -> T:
     """Run a job in a forked process; return its result, or raise its exception.
 
     Raises CompileError E0016 if the process runs out of memory or is ended by a signal.
     """
+    import pickle
+    import tempfile
+
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as stderr:
         child = os.fork()
         if child == 0:
@@ -57,6 +77,7 @@ def run_apart(job: Callable[[], T]) -> T:
 def _run_job(job: Callable[[], Any], answer: BinaryIO, stderr: BinaryIO) -> NoReturn:
     """Run the job in the child and exit: control never returns to the parent's code."""
     try:
+        import pickle
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
