@@ -56,6 +56,22 @@ class Span:
     start: int
     end: int
 
+    @property
+    def all(self) -> tuple[Span, ...]:
+        """Return the places that this one stands for: itself."""
+        return (self,)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSpan(Span):
+    """The place of code that several places of a text share: the first of them, and the `others`."""
+
+    others: tuple[Span, ...]
+
+    @property
+    def all(self) -> tuple[Span, ...]:
+        return (Span(self.source, self.start, self.end), *self.others)
+
 
 class Severity(enum.Enum):
     ERROR = "error"

@@ -8,10 +8,12 @@ from typing import Any
 from mlcc.ir import relax, tir
 from mlcc.ir.equal import structural_equal, structural_hash
 from mlcc.ir.module import Func, IRModule
+from mlcc.ir.shared_places import with_places_of
 
 
 class ModuleBuilder:
-    """A copy of a module to which functions are added. An added function that equals one of it is that one."""
+    """A copy of a module to which functions are added. An added function that equals one of it is that one, whose
+    statements then have the places of both."""
 
     def __init__(self, module: IRModule, unique_name: Callable[[str], str] | None = None) -> None:
         self.module = module.copy()
@@ -44,6 +46,7 @@ class ModuleBuilder:
                 func
             )  # two hashes take longer than one comparison
             if maybe and structural_equal(other, func):
+                self.module.functions[name] = with_places_of(other, func)
                 return name
         name = unique_name(hint.replace(".", "_"))
         self.module.functions[name] = func

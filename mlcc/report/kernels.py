@@ -127,12 +127,11 @@ def add_assembly(
     for member in lowered.members(kernel["name"]):
         if member in listings and (member == kernel["name"] or lowered.reread[member].is_private):
             code.extend(listings[member])
-    callers = kernel["lines"][0] if len(kernel["lines"]) == 1 else None
     table = []
     for number, place in enumerate(code.places, 1):
         line = loops.lines.get(place) if place is not None else None
         if line is not None:
-            table.append([number, line, loops.sources.get(line, callers)])
+            table.append([number, line, loops.sources.get(line, kernel["lines"])])
     kernel["assembly"] = texts.add(code.text) if code.lines else None
     kernel["line_table"] = table
 

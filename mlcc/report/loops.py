@@ -18,11 +18,11 @@ NAME = "lowered.mlc"  # of the text in debug locations
 @dataclass(frozen=True)
 class LoopText:
     """The text of some functions. `lines` maps lines of the whole text to lines of this one, `sources` lines of this
-    one to lines of the source that they come from."""
+    one to the lines of the source that they come from: several if several calls share the function."""
 
     text: str
     lines: dict[int, int]
-    sources: dict[int, int]
+    sources: dict[int, list[int]]
 
 
 class LoweredText:
@@ -46,14 +46,14 @@ class LoweredText:
         """Return the text of a PrimFunc and of those that it calls or launches."""
         text: list[str] = []
         lines: dict[int, int] = {}
-        sources: dict[int, int] = {}
+        sources: dict[int, list[int]] = {}
         for member in self.members(name):
             start, end = self._extents[member]
             if text:
                 text.append("")
             lines |= {line: len(text) + line - start + 1 for line in range(start, end)}
             text += textwrap.dedent("\n".join(self._lines[start - 1 : end - 1])).splitlines()
-            sources |= {lines[at]: line for at, line in self._sources(member) if at in lines}
+            sources |= {lines[at]: found for at, found in self._sources(member) if at in lines}
         return LoopText("\n".join(text) + "\n", lines, sources)
 
     def members(self, name: str) -> list[str]:
@@ -67,14 +67,14 @@ class LoweredText:
             waiting += new
         return list(found)
 
-    def _sources(self, name: str) -> Iterator[tuple[int, int]]:
+    def _sources(self, name: str) -> Iterator[tuple[int, list[int]]]:
         """Yield lines of the whole text with the lines of the source that the statements there come from."""
         statements, again = _statements(self.functions[name]), _statements(self.reread[name])
         if [type(stmt) for stmt in statements] != [type(stmt) for stmt in again]:
             return
         for stmt, there in zip(statements, again, strict=True):
             if stmt.span is not None and there.span is not None:
-                yield _line(there), stmt.span.source.line_col(stmt.span.start)[0]
+                yield _line(there), sorted({span.source.line_col(span.start)[0] for span in stmt.span.all})
 
 
 def _statements(func: object) -> Sequence[tir.Stmt]:

@@ -10,7 +10,7 @@ from mlcc.errors import Diagnostic, error
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.fusion.fused_kernel import FusedKernel, fuse_calls, without_places
+from mlcc.passes.fusion.fused_kernel import FusedKernel, fuse_calls
 from mlcc.passes.graph.dead_code import keep_reachable, remove_unused
 from mlcc.passes.graph.expand_tuple_arguments import ExpandTupleArguments
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
@@ -63,14 +63,9 @@ class FuseTir(Pass):
         module = RemoveUnusedParameters().run(ExpandTupleArguments().run(module, ctx), ctx)
         kernels = _kernels(module, self.keep_public)
         builder = ModuleBuilder(IRModule({}, module.attrs, module.name, module.global_infos))
-        calls: dict[str, list[FusedKernel]] = {}  # by the name of what is called
         for name, func in module.functions.items():
             if isinstance(func, relax.Function) and name not in kernels:
-                builder.module.functions[name] = _Caller(module, kernels, builder, calls).visit_function(func)
-        for name, called in calls.items():
-            if len(called) > 1:  # the places of one call say nothing about the others
-                places = {place for kernel in called for place in kernel.call_places}
-                builder.update(name, without_places(called[0].function, places))
+                builder.module.functions[name] = _Caller(module, kernels, builder).visit_function(func)
         return _in_module_order(_link_functions(builder.module, module, kernels, self.keep_public), module)
 
 
@@ -93,14 +88,10 @@ def _kernels(module: IRModule, keep_public: bool) -> dict[str, FusedKernel]:
 class _Caller(RelaxMutator):
     """Rewrite the callers of fused functions, and add the TIR functions that they call."""
 
-    def __init__(
-        self, module: IRModule, kernels: dict[str, FusedKernel], builder: ModuleBuilder,
-        calls: dict[str, list[FusedKernel]],
-    ) -> None:  # fmt: skip
+    def __init__(self, module: IRModule, kernels: dict[str, FusedKernel], builder: ModuleBuilder) -> None:
         super().__init__(module)
         self.kernels = kernels
         self.builder = builder
-        self.calls = calls
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if not isinstance(expr, relax.Call):
@@ -118,7 +109,6 @@ class _Caller(RelaxMutator):
 
     def call_kernel(self, call: relax.Call, name: str, kernel: FusedKernel) -> relax.Expr:
         name = self.builder.add(kernel.function, name)
-        self.calls.setdefault(name, []).append(kernel)
         tensors: list[relax.Expr] = []
         scalars: list[tir.Expr] = []
         for argument in call.args:

@@ -22,12 +22,11 @@ from mlcc.relax.queries import tir_callee
 class FusedKernel:
     """A merged TIR function, and the constants that callers pass after their own arguments.
 
-    Its statements have the places of the calls that they come from, `call_places`, or of the texts of the callees.
+    Its statements have the places of the calls that they come from, or of the texts of the callees.
     """
 
     function: tir.PrimFunc
     constants: list[relax.Expr]
-    call_places: frozenset[Span] = frozenset()
 
 
 class _NotFusible(Exception):
@@ -57,7 +56,6 @@ class _Builder:
     body: list[tir.Stmt] = field(default_factory=list)
     # False if functions of the program and of operators are mixed, and some have narrow floats
     same_origin: bool = True
-    call_places: set[Span] = field(default_factory=set)
 
     def build(self, func: relax.Function) -> FusedKernel:
         views = _views_of(func, self.module)
@@ -82,7 +80,7 @@ class _Builder:
         kernel = tir.PrimFunc(tuple(params), tuple(buffers), Attrs({"tir.noalias": True}), body)
         if self.same_origin and any(map(is_operator, narrow_callees)):
             kernel = kernel.with_attr(OPERATOR, True)
-        return FusedKernel(renew_vars(kernel), list(self.constants), frozenset(self.call_places))
+        return FusedKernel(renew_vars(kernel), list(self.constants))
 
     # ------------------------------------------------------------ values
 
@@ -175,8 +173,6 @@ class _Builder:
         inlined = substitute(root, substitutions)
         self.allocated += (*inlined.alloc_buffers, *result_buffers)
         self.body += (_inlined(stmt, call.span) for stmt in inlined.body)
-        if call.span is not None:
-            self.call_places.add(call.span)
         return outputs
 
     def argument(self, expr: relax.Expr) -> tir.Buffer | tir.Expr:
@@ -320,18 +316,6 @@ def _inlined(root: tir.Stmt, span: Span | None) -> tir.Stmt:
 
     inlined: tir.Stmt = visit(root)
     return inlined
-
-
-def without_places(func: tir.PrimFunc, places: Collection[Span]) -> tir.PrimFunc:
-    """Return the function with statements that have one of these places without a place."""
-
-    def visit(node: Any) -> Any:
-        if isinstance(node, (tir.Expr, tir.Buffer)):
-            return node
-        new_node = map_children(node, visit)
-        return replace(new_node, span=None) if isinstance(new_node, tir.Stmt) and new_node.span in places else new_node
-
-    return replace(func, body=tuple(map(visit, func.body)))
 
 
 def _merged_regions(regions: tuple[tir.BufferRegion, ...]) -> tuple[tir.BufferRegion, ...]:

@@ -69,8 +69,8 @@ def location_text(span: Span | None, name: str) -> str:
         return name
     if span.source.name.endswith(_AS_LOWERED):
         return f"{span.source.name}: `{span.source.text}`"
-    line, column = span.source.line_col(span.start)
-    return f"{span.source.name}:{line}:{column}"
+    places = ((one.source.name, *one.source.line_col(one.start)) for one in span.all)
+    return ", ".join(f"{name}:{line}:{column}" for name, line, column in places)
 
 
 class _IndexChecker(TirMutator):

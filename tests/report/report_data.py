@@ -45,7 +45,7 @@ def report(name: str = "net") -> dict[str, Any]:
         "name": f"{name}_conv", "calls": 1, "lines": [2, 3], "version_of": None, "cpu": None, "nodes": [2, 3],
         "tir": "t2", "scheduled": "t2", "script": "t3", "rule": "conv", "why": "it is a convolution",
         "choices": ["tiles of 8 rows"], "refused": [["matmul", "it is none"]], "loops": "t4", "flops": 1000,
-        "bytes": 100, "code_bytes": 64, "assembly": "t5", "line_table": [[2, 3, 2], [3, 200, 3], [4, None, 3]],
+        "bytes": 100, "code_bytes": 64, "assembly": "t5", "line_table": [[2, 3, [2]], [3, 200, [3]], [4, 201, [2, 3]]],
         "seconds": 2e-6, "measured_calls": 1, "estimate": {"seconds": 1e-6, "bound": "compute"}, "gflops": 0.5,
         "gbs": 0.05, "share": 0.5, "bound": "compute",
     }  # fmt: skip

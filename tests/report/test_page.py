@@ -231,6 +231,17 @@ def test_lines_of_machine_code_lead_to_loops_and_source(shown: Shown) -> None:
 
 
 @needs_chromium
+def test_lines_of_several_calls_are_all_shown(shown: Shown) -> None:
+    page = shown(made.report(), "#kernels/net_conv")
+    page.evaluate("document.querySelectorAll('.code')[1].querySelectorAll('.line')[3].click()")
+    assert page.evaluate("[...document.querySelectorAll('.code .pinned')].map((e) => e.dataset.n)") == ["201", "4"]
+    places = page.evaluate("[...document.querySelectorAll('#panel h3')].map((e) => e.textContent)")
+    assert places[-2:] == ["net.mlc:2", "net.mlc:3"]
+    near = page.evaluate("[...document.querySelectorAll('.code.short .near')].map((e) => e.textContent.trim())")
+    assert near == ["lv1 = R.nn.conv2d(x, w)", "lv2 = R.nn.relu(lv1)"]
+
+
+@needs_chromium
 def test_two_modules(shown: Shown) -> None:
     page = shown(made.comparison())
     text = _panel(page)

@@ -202,7 +202,7 @@ def test_lines_of_code_are_those_of_statements(target: str, sum_: str, product: 
         assert lines
         for there, origin in (table[n] for n in lines):
             assert re.search(re.escape(text[:-1]) + r"|Broadcast", loops[there - 1])
-            assert text in source[origin - 1]
+            assert [text in source[line - 1] for line in origin] == [True]
     stores = [n for n, line in enumerate(code, 1) if re.search(store, line) and n in table]
     assert stores
     assert all(re.search(r"\] = ", loops[table[n][0] - 1]) for n in stores)
@@ -226,7 +226,7 @@ def test_lines_of_code_are_those_of_fused_operators() -> None:
     (kernel,) = data["kernels"]
     loops = data["texts"][kernel["loops"]].splitlines()
     source = OPERATORS.splitlines()
-    origins = {loops[there - 1]: source[origin - 1] for _, there, origin in kernel["line_table"]}
+    origins = {loops[there - 1]: source[line - 1] for _, there, lines in kernel["line_table"] for line in lines}
     products = [line for loop, line in origins.items() if re.search(r"\] = .*\] \+ .*\* ", loop)]
     results = [line for loop, line in origins.items() if "T.exp(" in loop]
     assert products
@@ -235,18 +235,54 @@ def test_lines_of_code_are_those_of_fused_operators() -> None:
     assert all("R.exp(" in line for line in results)
 
 
-def test_code_of_several_calls_has_no_line_of_one() -> None:
-    """Of a kernel that several calls share, no statement has the line of the call that it was made for."""
-    again = """        R.output(a)"""
-    more = """        p = R.matmul(a, v)
+AGAIN = """        p = R.matmul(a, v)
         q = R.nn.relu(p)
         r = R.exp(q)
         R.output(r)"""
-    data = report(OPERATORS.replace(again, more).replace("return a", "return r"))
-    (kernel,) = data["kernels"]
-    assert kernel["lines"] == [5, 8]
-    assert kernel["line_table"]
-    assert {origin for *_, origin in kernel["line_table"]} == {None}
+
+
+@pytest.mark.parametrize("target", [CPU, "cuda", "c"])
+def test_code_of_several_calls_has_the_lines_of_each(target: str) -> None:
+    """Of a kernel that several calls share, each statement has the lines of its operator in all of those calls."""
+    text = OPERATORS.replace("        R.output(a)", AGAIN).replace("return a", "return r")
+    data = report(text, target)
+    kernel = max(data["kernels"], key=lambda kernel: len(kernel["line_table"]))
+    loops, source = data["texts"][kernel["loops"]].splitlines(), text.splitlines()
+    for _, there, lines in kernel["line_table"]:
+        operators = {re.search(r"R\.[\w.]+", source[line - 1])[0] for line in lines}  # type: ignore[index]
+        assert len(lines) == kernel["calls"]
+        assert len(operators) == 1
+        if "T.exp(" in loops[there - 1]:
+            assert operators == {"R.exp"}
+    assert {tuple(lines) for *_, lines in kernel["line_table"]} >= {(5, 8), (7, 10)}
+
+
+def test_calls_share_lines_operator_by_operator() -> None:
+    """Of two calls of a kernel, one has an operator of another kernel between its own."""
+    text = """
+@R.function
+def main(x: R.Tensor((4, 16), "float32"), w: R.Tensor((16, 16), "float32"), b: R.Tensor((16,), "float32")):
+    with R.dataflow():
+        y = R.matmul(x, w)
+        s = R.exp(y)
+        t = R.tanh(s)
+        u = R.multiply(s, t)
+        z = R.matmul(u, w)
+        b2 = R.exp(b)
+        s2 = R.exp(z)
+        t2 = R.tanh(s2)
+        u2 = R.multiply(s2, t2)
+        R.output(u2, b2)
+    return u2, b2
+"""
+    data = report(text)
+    source = text.splitlines()
+    shared = [kernel for kernel in data["kernels"] if kernel["calls"] == 2]
+    assert any(kernel["line_table"] for kernel in shared)
+    for kernel in shared:
+        for *_, lines in kernel["line_table"]:
+            assert len(lines) == 2
+            assert len({source[line - 1].partition("R.")[2].partition("(")[0] for line in lines}) == 1
 
 
 def test_code_is_that_of_the_artifact(tool: Tool) -> None:

@@ -435,12 +435,13 @@ function graphTab(view, argument) {
 }
 
 // A line of the source with its neighbours.
-function sourceLines(view, line) {
+// A line of the source with `around` lines before and after it.
+function sourceLines(view, line, around = 2) {
   const { source } = view.report;
   if (!source || !line) return [];
   const lines = view.text(source.text).split("\n");
-  const first = Math.max(1, line - 2);
-  const code = codeView(lines.slice(first - 1, line + 2).join("\n"), { first, label: "source", short: true });
+  const first = Math.max(1, line - around);
+  const code = codeView(lines.slice(first - 1, line + around).join("\n"), { first, label: "source", short: true });
   code.mark([line], "near");
   return [element("h3", {}, `${source.name}:${line}`), code.view];
 }

@@ -150,7 +150,10 @@ function linkedTexts(view, kernel) {
     texts.push({ name: "source", title: `source, ${report.source.name}`, language: "mlc", id: report.source.text });
   if (!texts.length) return [];
   const column = { assembly: 0, loops: 1, source: 2 };
-  const links = kernel.line_table ?? [];
+  // one row for each line of the source: several calls of the kernel may have made one line of the code
+  const links = (kernel.line_table ?? []).flatMap(([code, loop, lines]) =>
+    lines.length ? lines.map((line) => [code, loop, line]) : [[code, loop, null]],
+  );
   const has = (name) => texts.some((one) => one.name === name);
   const panes = [
     has("loops") ? "loops" : texts[0].name,
@@ -160,22 +163,21 @@ function linkedTexts(view, kernel) {
   const holders = [element("div"), element("div")];
   const note = element("div", { "aria-live": "polite" });
 
+  function numbers(rows, at) {
+    return [...new Set(rows.map((row) => row[at]).filter((n) => n !== null))].sort((a, b) => a - b);
+  }
   function chosen(pane, line, pinned) {
     const at = column[panes[pane]];
     const rows = at === undefined ? [] : links.filter((row) => row[at] === line);
     if (!rows.length && !pinned) return;
     open.forEach((code, k) => {
       const to = column[panes[k]];
-      const lines =
-        to === undefined
-          ? []
-          : k === pane
-            ? [line]
-            : [...new Set(rows.map((row) => row[to]).filter((n) => n !== null))].sort((a, b) => a - b);
+      const lines = to === undefined ? [] : k === pane ? [line] : numbers(rows, to);
       code.mark(lines, pinned ? "pinned" : "near", pinned && k !== pane);
     });
-    const [sourceLine] = rows.map((row) => row[2]).filter((n) => n !== null && n !== undefined);
-    if (pinned) note.replaceChildren(...sourceLines(view, sourceLine));
+    if (!pinned) return;
+    const origins = numbers(rows, column.source);
+    note.replaceChildren(...origins.flatMap((n) => sourceLines(view, n, origins.length > 1 ? 0 : 2)));
   }
 
   function show(pane) {
