@@ -22,19 +22,26 @@ LEVELS = ("L1", "L2", "L3", "DRAM")
 
 @dataclass(frozen=True)
 class PeakRates:
-    """Operations a second (a multiply-add is two), and for each level its bytes a second and its capacity."""
+    """Operations a second (a multiply-add is two), and for each level its name, bytes a second and capacity in bytes.
+
+    The last level, main memory, has no capacity (None): every working set fits.
+    """
 
     flops: float
-    levels: tuple[tuple[str, float, int], ...]
+    levels: tuple[tuple[str, float, int | None], ...]
 
     def seconds(self, operations: float, traffic: float) -> tuple[float, float]:
         """Return the minimum time of the arithmetic, and of the traffic from the smallest level that it fits."""
-        speed = next((s for _, s, size in self.levels if traffic <= size), self.levels[-1][1])
-        return operations / self.flops, traffic / speed
+        return operations / self.flops, traffic / self._smallest(traffic)[1]
 
     def level(self, traffic: float) -> str:
         """Return the name of the smallest level that the traffic fits."""
-        return next((name for name, _, size in self.levels if traffic <= size), self.levels[-1][0])
+        return self._smallest(traffic)[0]
+
+    def _smallest(self, traffic: float) -> tuple[str, float, int | None]:
+        """Return the first level with room for the traffic, or the last one."""
+        fitting = (level for level in self.levels if level[2] is None or traffic <= level[2])
+        return next(fitting, self.levels[-1])
 
     def max_with(self, other: PeakRates | None) -> PeakRates:
         """The maximum rates of two measurements of one machine."""
@@ -163,9 +170,9 @@ def measure(threads: int) -> PeakRates:
     # a level's rate is measured with data that fill a part of it
     cache_levels = (("L1", sizes.l1, 2), ("L2", sizes.l2, 2), ("L3", sizes.l3, 4 * threads))
     read = _CompiledFunction(_read_loop(width, 8), ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
-    levels = []
-    for name, capacity, share in (*cache_levels, ("DRAM", 1 << 62, 0)):
-        size = capacity // share if share else max(256 << 20, 4 * sizes.l3) // threads
+    levels: list[tuple[str, float, int | None]] = []
+    for name, capacity, share in (*cache_levels, ("DRAM", None, 0)):
+        size = max(256 << 20, 4 * sizes.l3) // threads if capacity is None else capacity // share
         size -= size % (4 * width * 8)
         data = [_aligned(size) for _ in range(threads)]
         times = max(1, (256 << 20) // size)
@@ -175,6 +182,6 @@ def measure(threads: int) -> PeakRates:
             return float(times) * size
 
         # a private level exists once per thread
-        total_capacity = capacity * threads if name in ("L1", "L2") else capacity
+        total_capacity = capacity * threads if name in ("L1", "L2") and capacity is not None else capacity
         levels.append((name, _best_rate(threads, sweep, 4 if name == "DRAM" else 12), total_capacity))
     return PeakRates(flops, tuple(levels))

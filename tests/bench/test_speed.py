@@ -69,7 +69,7 @@ def test_what_peers_cannot_be_given_is_refused() -> None:
 
 
 def test_a_byte_floor_is_of_the_level_that_holds_all() -> None:
-    floors = PeakRates(1e11, (("L1", 2e11, 1000), ("DRAM", 1e10, 1 << 62)))
+    floors = PeakRates(1e11, (("L1", 2e11, 1000), ("DRAM", 1e10, None)))
     assert floors.seconds(2e11, 1000) == (2.0, 1000 / 2e11)
     assert floors.seconds(0, 1001) == (0, 1001 / 1e10)
 

@@ -20,7 +20,7 @@ from mlcc.report.stages import function_text
 from mlcc.tune.kernel_profile import CompiledKernels
 from tests.cli.test_cli import Tool
 from tests.generate import graphs
-from tests.report.format_page import entries, faults, tables
+from tests.report.format_page import described, entries, faults, tables
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples"
@@ -66,8 +66,12 @@ def tool(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
 # ---------------------------------------------------------------- the format
 
 
-def test_page_describes_everything(tool: Tool) -> None:
-    """What the command writes is in the page with its type, and all that the page has is written by some report."""
+def test_page_and_schema_say_the_same() -> None:
+    assert tables() == (described("report"), described("comparison"))
+
+
+def test_schema_describes_everything(tool: Tool) -> None:
+    """What the command writes fits the schema, and all that the schema has is written by some report."""
     tool.file("kernel.mlc", KERNEL)
     tool("compile", "net.mlc", "-o", "net.o")
     tool("compile", "net.mlc", "-t", "cuda", "-o", "net.ptx")
@@ -81,13 +85,12 @@ def test_page_describes_everything(tool: Tool) -> None:
         data = json.loads(tool("report", *line, "--json"))
         assert [*faults(data)] == []
         found["diff" in data] |= entries(data)
-    one, two = tables()
-    assert found[False] == {*one}
-    assert found[True] == {*two}
+    assert found[False] == {*described("report")}
+    assert found[True] == {*described("comparison")}
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_generated_modules_fit_the_page(seed: int) -> None:
+def test_generated_modules_fit_the_schema(seed: int) -> None:
     module = graphs.module(seed)
     assert [*faults(collect(Request("net.mlc", module, CPU)))] == []
 
@@ -381,6 +384,9 @@ def test_measured_times_add_up(tool: Tool) -> None:
     assert data["profile"]["function"] == "main"
     total = sum(kernel["seconds"] for kernel in data["kernels"]) + data["profile"]["rest_seconds"]
     assert total == pytest.approx(data["profile"]["seconds"], rel=1e-6)
+    sizes = {name: level["bytes"] for name, level in data["profile"]["machine"]["levels"].items()}
+    assert sizes.pop("DRAM") is None  # as much as a call takes
+    assert all(0 < size < 1 << 40 for size in sizes.values())
     for kernel in data["kernels"]:
         assert kernel["gbs"] == pytest.approx(kernel["bytes"] * kernel["measured_calls"] / kernel["seconds"] / 1e9)
 
