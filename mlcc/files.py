@@ -308,6 +308,17 @@ def _write_descriptor(descriptor: int, pieces: Chunks) -> None:
         file.writelines(pieces)
 
 
+def probe(to: Destination) -> None:
+    """Raise OSError for a plain destination that `write_files` could not write: its folder takes no new file, or its
+    name is one that no file may have. No file is left, and the destination stays as it is."""
+    import tempfile
+
+    with contextlib.suppress(FileNotFoundError):
+        os.lstat(to.path)  # a name that is too long
+    with tempfile.TemporaryFile(dir=os.path.dirname(to.path) or "."):
+        pass
+
+
 def _stage(to: Destination, data: Content) -> tuple[str, str]:
     """Write a temporary file with the permissions of the destination. Return (temporary path, destination)."""
     folder, name = os.path.split(to.path)

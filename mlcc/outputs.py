@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlcc.array_files import SUFFIXES, ArrayFile, arrays_content
 from mlcc.errors import CompileError, Diagnostic, error
-from mlcc.files import Content, Destination, byte_chunks, watch_reads, write_files
+from mlcc.files import Content, Destination, byte_chunks, probe, watch_reads, write_files
 from mlcc.plugins import loaded_paths
 
 if TYPE_CHECKING:
@@ -379,6 +379,8 @@ def _write_problem(output: Output) -> Diagnostic | None:
             reason = f"the folder {os.path.dirname(path)} does not exist"
         elif known is not None and to.is_plain and not os.access(to.path, os.W_OK):
             reason = "it is write-protected"
+        elif to.is_plain:
+            probe(to)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or str(exc)
     if reason is not None:

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from mlcc.runtime.manifest import Dim, Value
 
 
-def random_inputs(callee: Any, arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+def random_inputs(
+    callee: Any, arrays: Mapping[str, Any], sizes: Mapping[str, int], stand_ins: bool = False
+) -> dict[str, np.ndarray]:
     """An array for each parameter of a loaded function that `arrays` has none for: floats from 0 to 1, integers and
     bools 0 or 1, from a fixed seed. `sizes` are values of symbols that the shapes of `arrays` leave open; a number that
     is no size is 1 if it is not among them.
+
+    With `stand_ins` the arrays are zeros that take no memory, for what only looks at shapes and dtypes.
 
     What a PrimFunc writes without reading it gets an array only if `sizes` alone say its shape. Raises CompileError
     E0017 for symbols in shapes that nothing gives a value.
@@ -37,7 +41,7 @@ def random_inputs(callee: Any, arrays: Mapping[str, Any], sizes: Mapping[str, in
         text = f"the size of {', '.join(f'`{s}`' for s in unknown)} in shapes of `{callee.name}` is not known"
         help = "pass " + " ".join(f"--size {s}={SIZE}" for s in unknown) + ", or arrays with --in"
         raise CompileError(error("E0017", text, help=help))
-    rng = np.random.default_rng(0)
+    rng = None if stand_ins else np.random.default_rng(0)
     return {name: _random(name, leaf, symbols, rng) for name, leaf in wanted.items()}
 
 
@@ -72,7 +76,7 @@ def _symbols_of_arrays(
     return symbols
 
 
-def _random(name: str, leaf: Value, symbols: Mapping[str, int], rng: np.random.Generator) -> np.ndarray:
+def _random(name: str, leaf: Value, symbols: Mapping[str, int], rng: np.random.Generator | None) -> np.ndarray:
     import numpy as np
 
     from mlcc.ir.dtypes import DType
@@ -94,6 +98,8 @@ def _random(name: str, leaf: Value, symbols: Mapping[str, int], rng: np.random.G
     if any(extent < 0 for extent in shape):
         raise CompileError(error("E0017", f"the sizes give parameter `{name}` the shape {shape}"))
     dtype = DType.of(base)
+    if rng is None:
+        return np.broadcast_to(encode(np.zeros(()), dtype) if dtype.is_float else np.zeros((), str(dtype)), shape)
     if dtype.is_float:
         values = rng.random(shape)
         return np.asarray(values) if leaf.kind == "scalar" else encode(values, dtype)

@@ -278,7 +278,7 @@ def read(raw: dict[str, Any]) -> Manifest:
         )
     target = top.get(raw, "target", dict)
     machine = _Reader("target")
-    functions = {name: _function(name, spec) for name, spec in top.get(raw, "functions", dict).items()}
+    functions = {name: read_function(name, spec) for name, spec in top.get(raw, "functions", dict).items()}
     packed = tuple(_packed(i, spec) for i, spec in enumerate(top.get(raw, "packed", list)))
     _check_optional(top, raw, target)
     return Manifest(
@@ -334,7 +334,8 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 40
 
 
-def _function(name: str, raw: Any) -> FunctionSpec:
+def read_function(name: str, raw: Any) -> FunctionSpec:
+    """Convert the entry of a function to typed data. Raises LoadError."""
     reader = _Reader(f"function `{name}`")
     kind = reader.get(raw, "kind", str)
     if kind not in ("relax", "prim"):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mlcc.cli.options import in_option, level_option, load_option, pipeline_option, size_option, target_option
 
 if TYPE_CHECKING:
-    from mlcc.runtime.function import Function
+    from mlcc.cli.call_arguments import CallArguments
     from mlcc.targets.emulate.report import Report
 
 
@@ -52,15 +51,14 @@ def command(
     if ranges:
         _report_ranges(file, inputs, sizes, func, blocks, as_json, target, level, pipeline)
         return 0
+    from mlcc.cli.call_arguments import CallArguments
     from mlcc.cli.main import report
-    from mlcc.cli.options import choose_inputs, load_inputs, require_gpu
+    from mlcc.cli.options import load_inputs, require_gpu
     from mlcc.errors import MlccError
 
     require_gpu(target, "E0747")
-    arrays = load_inputs(inputs)
-    found = analyze(
-        file, target, level, pipeline, func, lambda callee: choose_inputs([callee], arrays, True, sizes)[0], blocks
-    )
+    given = CallArguments(func, load_inputs(inputs), True, sizes, pipeline=pipeline)
+    found = analyze(file, target, level, pipeline, func, given, blocks)
     if as_json:
         import json
 
@@ -74,8 +72,8 @@ def command(
 
 
 def analyze(
-    file: str, target: str, level: int | None, pipeline: str | None, func: str | None,
-    arguments_of: Callable[[Function], list[Any]], blocks: int | None = None,
+    file: str, target: str, level: int | None, pipeline: str | None, func: str | None, given: CallArguments,
+    blocks: int | None = None,
 ) -> Report:  # fmt: skip
     """Emulate a call of a function of a text on a GPU; return the cost of its kernels. Raises CompileError."""
     from mlcc.cli.cmd_run import find_function
@@ -84,10 +82,10 @@ def analyze(
     from mlcc.runtime.loader import load
     from mlcc.targets.emulate.report import MeasuringDevice
 
-    artifact = build_artifact(file, target, level, pipeline)
+    artifact = build_artifact(file, target, level, pipeline, call=given)
     device = MeasuringDevice(artifact.launch.kernels, GpuFacts.of(target), blocks)
     callee = find_function(load(artifact, device=device), func)
-    callee.call_with_fresh_outputs(arguments_of(callee))
+    callee.call_with_fresh_outputs(given.of(callee))
     device.report.assembled(artifact.assembled())
     return device.report
 
@@ -99,8 +97,9 @@ def _report_ranges(
     """Run a function with an observer, and print the ranges of its tensors."""
     from click.core import ParameterSource
 
+    from mlcc.cli.call_arguments import CallArguments
     from mlcc.cli.cmd_run import find_function
-    from mlcc.cli.options import build_artifact, choose_inputs, is_artifact, load_inputs
+    from mlcc.cli.options import build_artifact, is_artifact, load_inputs
     from mlcc.cli.run_checks import not_measurable
     from mlcc.loading import load
     from mlcc.report.value_ranges import ValueRanges, table
@@ -114,17 +113,18 @@ def _report_ranges(
     emulated = click.get_current_context().get_parameter_source("target") is not ParameterSource.DEFAULT
     if not emulated:
         target = "llvm{cpu=native}"
+    asked = pipeline
     if level is None and pipeline is None and not emulated:
         pipeline = "O0,auto-schedule"
     from mlcc import backends
 
-    artifact = build_artifact(file, target, level, pipeline, observe=True)
+    given = CallArguments(func, load_inputs(inputs), True, sizes, pipeline=asked)
+    artifact = build_artifact(file, target, level, pipeline, observe=True, call=given)
     exe = load(artifact, emulate=backends.of(target).emulated, check=False)
     callee = find_function(exe, func)
-    (arguments,) = choose_inputs([callee], load_inputs(inputs), True, sizes)
     found = ValueRanges(observer.sites(exe.manifest) or [])
     with observer.observing(found):
-        callee.call_with_fresh_outputs(arguments)
+        callee.call_with_fresh_outputs(given.of(callee))
     if as_json:
         import json
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +20,7 @@ from mlcc.cli.options import (
 from mlcc.cli.progress import progress_shown
 
 if TYPE_CHECKING:
+    from mlcc.cli.call_arguments import CallArguments
     from mlcc.runtime.function import Function
     from mlcc.tune.ratio_statistics import Comparison
 
@@ -69,6 +69,7 @@ def command(
     different arrays: each gets those that it has parameters for. With --db each text runs twice: with the default
     schedules, and with the tuned ones.
     """
+    from mlcc.cli.call_arguments import CallArguments
     from mlcc.cli.cmd_run import find_function
     from mlcc.cli.native_faults import report_faults
     from mlcc.cli.options import (
@@ -95,16 +96,17 @@ def command(
         for path in envs:
             load_env(path)
     apply_threads(threads)
+    given = CallArguments(func, arrays, is_random, sizes, ignore_extra, pipeline)
     if profile:
         _profile(
-            files[0], lambda callee: choose_inputs([callee], arrays, is_random, sizes, ignore_extra)[0], func, number,
-            repeat, as_json, target, level, pipeline, allow_extern, allow_native, db,
-        )  # fmt: skip
+            files[0], given, func, number, repeat, as_json, target, level, pipeline, allow_extern, allow_native, db
+        )
         return 0
     keep = not envs
     runs = [(path, known) for path in files for known in _databases(path, db)]
+    only = given if len(files) == 1 else None  # of several files, each takes some of the arrays
     loaded = [
-        load_executable(path, target, level, pipeline, allow_extern, allow_native, keep, db=known)
+        load_executable(path, target, level, pipeline, allow_extern, allow_native, keep, db=known, call=only)
         for path, known in runs
     ]
     files = tuple(path if known is None else f"{path} (tuned)" for path, known in runs)
@@ -125,15 +127,14 @@ def command(
 
 
 def _profile(
-    path: str, arguments_of: Callable[[Function], list[Any]], func: str | None, number: int | None, repeat: int,
-    as_json: bool, target: str, level: int | None, pipeline: str | None, allow_extern: tuple[str, ...],
-    allow_native: bool, db: str | None,
+    path: str, given: CallArguments, func: str | None, number: int | None, repeat: int, as_json: bool, target: str,
+    level: int | None, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool, db: str | None,
 ) -> None:  # fmt: skip
     """Compile a text with counters, measure it and the machine, and report. Raises CompileError."""
     from mlcc.cli import profile_report
 
     about = profile_report.measure_kernels(
-        path, arguments_of, func, number, repeat, target, level, pipeline, allow_extern, allow_native, db
+        path, given, func, number, repeat, target, level, pipeline, allow_extern, allow_native, db
     )
     if as_json:
         import json

@@ -21,6 +21,7 @@ from mlcc.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from mlcc.cli.call_arguments import CallArguments
     from mlcc.ir.module import IRModule
 
 
@@ -55,6 +56,7 @@ def command(
     kernels are measured; those for a GPU are emulated, and their times estimated. Of two files, the report also has
     the differences.
     """
+    from mlcc.cli.call_arguments import CallArguments
     from mlcc.cli.options import (
         apply_threads,
         input_files,
@@ -102,16 +104,11 @@ def command(
             reports.append(_of_artifact(path))
             continue
         own = [f"{name}={size}" for name, size in known_sizes.items() if name in symbols[path]]
-
-        def arguments_of(callee: Any, own: list[str] = own) -> list[Any]:
-            from mlcc.cli.options import choose_inputs
-
-            return choose_inputs([callee], arrays, is_random, own, ignore_extra)[0]
-
+        given = CallArguments(func, arrays, is_random, own, ignore_extra, pipeline) if measured else None
         options = target, level, pipeline, allow_extern, allow_native
-        data = _of_text(path, modules[path], *options, db, known_sizes)
-        if measured:
-            _measure(data, path, arguments_of, func, repeat, *options, db)
+        data = _of_text(path, modules[path], *options, db, known_sizes, given)
+        if given is not None:
+            _measure(data, path, given, func, repeat, *options, db)
         reports.append(data)
     whole = reports[0] if len(reports) == 1 else compare_reports(*reports)
     outputs.save({output: dump(whole) if as_json else render(whole)})
@@ -156,7 +153,7 @@ def _check_sizes(sizes: Mapping[str, int], symbols: Mapping[str, Sequence[str]])
 
 def _of_text(
     path: str, module: IRModule, target: str, level: int | None, pipeline: str | None, allow_extern: tuple[str, ...],
-    allow_native: bool, db: str | None, sizes: dict[str, int],
+    allow_native: bool, db: str | None, sizes: dict[str, int], given: CallArguments | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Compile a text or a model, show its warnings, and return the data of its report."""
     from mlcc.cli.options import warn
@@ -165,7 +162,8 @@ def _of_text(
     from mlcc.report.collect import Request, collect
 
     noted = Warnings()
-    request = Request(path, module, target, level, pipeline, allow_extern, allow_native, db, sizes, (noted,))
+    observers = (noted,) if given is None else (given, noted)
+    request = Request(path, module, target, level, pipeline, allow_extern, allow_native, db, sizes, observers)
     with progress_shown():
         data = collect(request)
     warn(module, target, noted.found)
@@ -190,8 +188,8 @@ def _of_artifact(path: str) -> dict[str, Any]:
 
 
 def _measure(
-    data: dict[str, Any], path: str, arguments_of: Any, func: str | None, repeat: int, target: str, level: int | None,
-    pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool, db: str | None,
+    data: dict[str, Any], path: str, given: CallArguments, func: str | None, repeat: int, target: str,
+    level: int | None, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool, db: str | None,
 ) -> None:  # fmt: skip
     """Add measured times to the data of a report, or for a GPU the estimates of an emulated run. Raises CompileError,
     E0876 for other targets."""
@@ -201,12 +199,12 @@ def _measure(
     if backends.of(target).emulated:
         from mlcc.cli.cmd_analyze import analyze
 
-        add_estimates(data, analyze(path, target, level, pipeline, func, arguments_of).data())
+        add_estimates(data, analyze(path, target, level, pipeline, func, given).data())
         return
     from mlcc.cli import profile_report
 
     about = profile_report.measure_kernels(
-        path, arguments_of, func, None, repeat, target, level, pipeline, allow_extern, allow_native, db
+        path, given, func, None, repeat, target, level, pipeline, allow_extern, allow_native, db
     )
     add_profile(data, profile_report.as_json(*about))
 

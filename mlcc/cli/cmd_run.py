@@ -82,11 +82,11 @@ def command(
     Arrays of .npz and .safetensors files are matched to parameters by name. A .npy without NAME= is for the parameter
     of the file's name, or the only one. A PrimFunc's outputs may be left out: they are made.
     """
-    from mlcc.array_files import arrays_content, is_npy
+    from mlcc.array_files import arrays_content
+    from mlcc.cli.call_arguments import CallArguments, check_one_result, result_count
     from mlcc.cli.native_faults import report_faults
     from mlcc.cli.options import (
         apply_threads,
-        choose_inputs,
         input_files,
         is_artifact,
         load_executable,
@@ -116,20 +116,25 @@ def command(
         for path in envs:
             load_env(path)
     apply_threads(threads)
+    comparison: Comparison | None = None
+    if compare_with is not None:
+        from mlcc.cli.run_checks import Comparison
+
+        comparison = Comparison(compare_with, file)
+    given = CallArguments(func, arrays, is_random, sizes, ignore_extra, pipeline, output)
 
     def run(span: Span, call: Call) -> tuple[str, Mapping[str, np.ndarray]]:
         with span("compile and load"):
             # a registered function may be part of the program, so its result is not cached
             exe = load_executable(
                 file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize,
-                db, trace_path is not None, check_nan,
+                db, trace_path is not None, check_nan, given,
             )  # fmt: skip
             callee = find_function(exe, func)
             report_faults({file: exe}, callee.name, emulate)
-        if output is not None and is_npy(output):
-            check_one_result(callee, output)
+        check_one_result(callee.name, result_count(callee), output)
         with span("read arguments"):
-            (arguments,) = choose_inputs([callee], arrays, is_random, sizes, ignore_extra)
+            arguments = given.of(callee)
         results = by_name(callee, call(exe, callee, arguments))
         if output is not None:
             with span("write results"):
@@ -137,15 +142,11 @@ def command(
         return callee.name, results
 
     call: Call = lambda exe, callee, given: callee.call_with_fresh_outputs(given)  # noqa: E731
-    comparison: Comparison | None = None
     if check_nan:
         from mlcc.cli.run_checks import checking_nan
 
         call = checking_nan(call, file, allow_inf)
-    if compare_with is not None:
-        from mlcc.cli.run_checks import Comparison
-
-        comparison = Comparison(compare_with, file)
+    if comparison is not None:
         call = comparison.keeping_arguments(call)
     if trace_path is None:
         name, results = run(lambda name: nullcontext(), call)
@@ -192,17 +193,6 @@ def by_name(callee: Any, result: Any) -> dict[str, np.ndarray]:
     as `out`, or `out0`, `out1`, ..."""
     values = flatten(result)
     return dict(zip(result_names(callee, len(values)), values, strict=True))
-
-
-def check_one_result(callee: Any, path: str) -> None:
-    """Raises CompileError E0012 for a .npy that several results would go into."""
-    from mlcc.errors import CompileError, error
-
-    results = callee.spec.results
-    count = len(callee.written_names) if results is None else len(list(results.leaves()))
-    if count != 1:
-        text = f"{path} holds one array, and `{callee.name}` has {count} results"
-        raise CompileError(error("E0012", text, help="name a .npz file"))
 
 
 def result_names(callee: Any, count: int) -> list[str]:

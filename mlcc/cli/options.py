@@ -14,6 +14,7 @@ from mlcc.passes.manage.levels import DEFAULT, MEANING, level_of
 
 if TYPE_CHECKING:
     from mlcc.array_files import InputArrays
+    from mlcc.cli.call_arguments import CallArguments
     from mlcc.errors import Diagnostic
     from mlcc.frontend.request import Request
     from mlcc.runtime.executable import Executable
@@ -356,11 +357,12 @@ def build_artifact(
     db: str | None = None,
     profile: bool = False,
     observe: bool = False,
+    call: CallArguments | None = None,
 ) -> Any:
     """Compile a text file and show the warnings. Return the artifact.
 
     `told` gets the path if there were warnings. `observers` observe the passes; `db` is a database of tuned schedules.
-    `profile` adds counters and an execution log, `observe` calls of an observer.
+    `profile` adds counters and an execution log, `observe` calls of an observer. `call` is checked before the passes.
     """
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import build
@@ -379,7 +381,7 @@ def build_artifact(
             allow_extern=allow_extern,
             allow_native=allow_native,
             sanitize=sanitize,
-            observers=[*observers, noted],
+            observers=[*([] if call is None else [call]), *observers, noted],
             db=db,
             profile=profile,
             observe=observe,
@@ -403,11 +405,12 @@ def build_object(
     db: str | None = None,
     profile: bool = False,
     observe: bool = False,
+    call: CallArguments | None = None,
 ) -> Sequence[bytes | bytearray | memoryview]:
     """Return the object of a text file, or another loadable artifact of the target, in pieces.
 
-    It comes from the cache if it is cached and `keep` is true. Raises CompileError, with `to_run` also for a target
-    whose artifacts the runtime does not load.
+    It comes from the cache if it is cached and `keep` is true; otherwise `call` is checked before the passes. Raises
+    CompileError, with `to_run` also for a target whose artifacts the runtime does not load.
     """
 
     told: list[str] = []  # texts with warnings are not cached, so that the warnings are shown each time
@@ -417,7 +420,7 @@ def build_object(
             require_loadable(target)
         artifact = build_artifact(
             path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told, db=db, profile=profile,
-            observe=observe,
+            observe=observe, call=call,
         )  # fmt: skip
         pieces: Sequence[bytes | bytearray | memoryview]
         pieces = artifact.pieces() if hasattr(artifact, "pieces") else [artifact.emit(artifact.loadable)]
@@ -505,10 +508,12 @@ def load_executable(
     db: str | None = None,
     profile: bool = False,
     observe: bool = False,
+    call: CallArguments | None = None,
 ) -> Executable:
     """Load an artifact file, or a text file compiled now or found in the cache.
 
-    With `profile` a text's code has an execution log, with `observe` it calls an observer.
+    With `profile` a text's code has an execution log, with `observe` it calls an observer. `call` is checked before
+    the passes of a text run.
     """
     from mlcc import backends
     from mlcc.loading import load
@@ -517,7 +522,9 @@ def load_executable(
         if is_artifact(path):  # which states its own target
             return load(artifact_source(path), allow_extern=allow_extern, emulate=True, check=check)
         require_gpu(target, "E0748")
-        loadable = build_artifact(path, target, level, pipeline, allow_extern, allow_native, db=db, observe=observe)
+        loadable = build_artifact(
+            path, target, level, pipeline, allow_extern, allow_native, db=db, observe=observe, call=call
+        )
         return load(loadable, allow_extern=allow_extern, emulate=True, check=check)
     if is_artifact(path):
         source = artifact_source(path)
@@ -527,7 +534,7 @@ def load_executable(
     pieces = build_object(
         path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True, db=db,
         profile=profile and not backends.of(target).emulated,  # a launch plan can always be logged
-        observe=observe,
+        observe=observe, call=call,
     )  # fmt: skip
     if sum(map(len, pieces)) < _TEMP_FILE_THRESHOLD:
         loadable = b"".join(pieces)
@@ -616,10 +623,11 @@ def load_inputs(paths: Sequence[str], weights: Sequence[str] = ()) -> InputArray
 
 def choose_inputs(
     callees: Sequence[Any], arrays: Mapping[str, Any], is_random: bool, sizes: Sequence[str],
-    ignore_extra: bool = False, paths: Sequence[str] = (),
+    ignore_extra: bool = False, paths: Sequence[str] = (), stand_ins: bool = False,
 ) -> list[list[Any]]:  # fmt: skip
     """The arguments of a call of each function: arrays from files, and random ones for other parameters if that was
     asked for. An array is for all functions that have a parameter of its name. `paths` are the functions' files.
+    With `stand_ins` random arrays are zeros that take no memory.
 
     Raises CompileError E0004, E0017, UsageError.
     """
@@ -633,4 +641,4 @@ def choose_inputs(
 
     known = parse_symbol_sizes(sizes)
     check_sizes(known, callees)
-    return arguments_of_each(callees, paths, arrays, ignore_extra, lambda c: random_inputs(c, arrays, known))
+    return arguments_of_each(callees, paths, arrays, ignore_extra, lambda c: random_inputs(c, arrays, known, stand_ins))

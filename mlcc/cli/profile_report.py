@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlcc.runtime.function import Function
+    from mlcc.cli.call_arguments import CallArguments
     from mlcc.runtime.native import NativeCall
     from mlcc.runtime.profile_counters import CallSite, ProfileCounters
     from mlcc.tune.kernel_profile import CompiledKernels, KernelProfile, KernelRow, Round
@@ -19,9 +19,10 @@ _HEAD = ("time", "share", "GFLOP/s", "GB/s", "roofline", "threads", "rule", "ker
 
 def build_with_counters(
     path: str, target: str, level: int | None, pipeline: str | None, allow_extern: tuple[str, ...],
-    allow_native: bool, db: str | None,
+    allow_native: bool, db: str | None, call: CallArguments,
 ) -> tuple[Any, CompiledKernels]:  # fmt: skip
-    """Compile a text with counters. Return the artifact, and the kernels that it is made of. Raises CompileError."""
+    """Compile a text with counters, after a check of the call that will be measured. Return the artifact, and the
+    kernels that it is made of. Raises CompileError."""
     from mlcc.cli.options import is_artifact, warn
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import build
@@ -38,14 +39,14 @@ def build_with_counters(
     with progress_shown():
         artifact = build(
             module, target, level, pipeline, allow_extern=allow_extern, allow_native=allow_native,
-            observers=[noted, kernels], db=db, profile=True,
+            observers=[call, noted, kernels], db=db, profile=True,
         )  # fmt: skip
     warn(module, target, noted.found)
     return artifact, kernels
 
 
 def measure_kernels(
-    path: str, arguments_of: Callable[[Function], list[Any]], func: str | None, number: int | None, repeat: int,
+    path: str, given: CallArguments, func: str | None, number: int | None, repeat: int,
     target: str, level: int | None, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
     db: str | None,
 ) -> tuple[str, str, KernelProfile, CompiledKernels, PeakRates, int]:  # fmt: skip
@@ -61,11 +62,11 @@ def measure_kernels(
     from mlcc.tune.kernel_profile import make_profile
     from mlcc.tune.peak_rates import measure
 
-    artifact, kernels = build_with_counters(path, target, level, pipeline, allow_extern, allow_native, db)
+    artifact, kernels = build_with_counters(path, target, level, pipeline, allow_extern, allow_native, db, given)
     exe: Any = load(artifact, allow_extern=allow_extern)
     callee = find_function(exe, func)
     report_faults({path: exe}, callee.name)
-    call: Any = callee.bind(*callee.signature.with_fresh_outputs(arguments_of(callee)))
+    call: Any = callee.bind(*callee.signature.with_fresh_outputs(given.of(callee)))
     counters = exe.profile_counters()
     threads = get_num_threads()
     with progress_shown():

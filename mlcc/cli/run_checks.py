@@ -85,31 +85,28 @@ class Comparison:
     """A comparison of a function's results with those of a reference (`mlcc.frontend.reference_run`)."""
 
     def __init__(self, kind: str, path: str) -> None:
+        """Raises CompileError E1077 where there is no reference."""
+        from mlcc.cli.options import is_artifact
+        from mlcc.errors import CompileError, error
+        from mlcc.frontend.reference_run import INTERPRETER, reference_run
+
+        if kind == INTERPRETER and is_artifact(path):
+            text = f"{path} is compiled already: the interpreter runs texts"
+            raise CompileError(error("E1077", text, help="run the text that it was compiled from: FILE.mlc"))
         self.kind = kind
-        self.path = path
+        self.name, self._run = reference_run(kind, path)
         self._callee: Any = None
         self._arguments: list[Any] = []
         self._results: list[Any] = []
 
     def keeping_arguments(self, call: Call) -> Call:
-        """Return a call whose arguments and results are kept for the comparison.
-
-        It raises CompileError E1077 where there is no reference, before the call.
-        """
+        """Return a call whose arguments and results are kept for the comparison."""
 
         def kept(exe: Any, callee: Any, arguments: Any) -> Any:
             import numpy as np
 
             from mlcc.cli.cmd_run import flatten
-            from mlcc.cli.options import is_artifact
-            from mlcc.errors import CompileError, error
-            from mlcc.frontend.reference_run import INTERPRETER, reference_run
 
-            if self.kind == INTERPRETER and is_artifact(self.path):
-                text = f"{self.path} is compiled already: the interpreter runs texts"
-                help = "run the text that it was compiled from: FILE.mlc"
-                raise CompileError(error("E1077", text, help=help))
-            self.name, self._run = reference_run(self.kind, self.path, callee.name)
             given = callee.signature.with_fresh_outputs(arguments) if callee.written_names else list(arguments)
             self._arguments = [a.copy() if isinstance(a, np.ndarray) else a for a in given]
             self._callee = callee
@@ -130,7 +127,7 @@ class Comparison:
         from mlcc.report.numeric_difference import decoded, numeric_difference, rows
 
         callee = self._callee
-        returned = self._run(self._arguments)
+        returned = self._run(callee.name, self._arguments)
         written = callee.written_names
         if written and self.kind == INTERPRETER:
             pairs = zip(callee.spec.params, self._arguments, strict=True)

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 INTERPRETER = "interp"
 FRAMEWORKS = {"torch": ".pt2", "onnx": ".onnx"}
-Reference = Callable[[Sequence[Any]], list[Any]]  # from arguments in order to all results
+Reference = Callable[[str, Sequence[Any]], list[Any]]  # from a function and arguments in order to all results
 
 
-def reference_run(kind: str, path: str, func: str) -> tuple[str, Reference]:
-    """Return the name of a reference and its run of a function of a file.
+def reference_run(kind: str, path: str) -> tuple[str, Reference]:
+    """Return the name of a reference and its run of the functions of a file.
 
     `kind` is `interp` for the interpreter, `torch` or `onnx` for the framework of the file itself, or the path of the
     model that the file was imported from. A framework executes code in a model with the user's rights.
     Raises CompileError E1077 if there is no such reference, or its package is missing.
     """
     if kind == INTERPRETER:
-        return "the interpreter", _interpreted(path, func)
+        return "the interpreter", _interpreted(path)
     from mlcc.frontend.runners import RUNNERS, framework_runner
 
     model, suffix = path if kind in FRAMEWORKS else kind, FRAMEWORKS.get(kind)
@@ -38,7 +38,7 @@ def reference_run(kind: str, path: str, func: str) -> tuple[str, Reference]:
         raise CompileError(error("E1077", f"nothing runs {kind} to compare with", help=help))
     runner = framework_runner(model)
 
-    def run(arguments: Sequence[Any]) -> list[Any]:
+    def run(func: str, arguments: Sequence[Any]) -> list[Any]:
         try:
             return runner.run([_stored(a) for a in arguments])
         except ModelRejected as exc:
@@ -47,8 +47,8 @@ def reference_run(kind: str, path: str, func: str) -> tuple[str, Reference]:
     return runner.name, run
 
 
-def _interpreted(path: str, func: str) -> Reference:
-    def run(arguments: Sequence[Any]) -> list[Any]:
+def _interpreted(path: str) -> Reference:
+    def run(func: str, arguments: Sequence[Any]) -> list[Any]:
         from mlcc.interp import run_function
 
         return [run_function(read_module(path), func, list(arguments))]

@@ -42,7 +42,7 @@ def symbol_of(name: str, suffix: str = "") -> str:
 
 def public_functions(shared: AnyPlanning) -> dict[str, relax.Function | tir.PrimFunc]:
     """Return the functions that the artifact exports. Raises CompileError E0750 for two with the same C symbol."""
-    functions = {name: f for name, f in shared.module.functions.items() if not f.is_private and not _is_composite(f)}
+    functions = {name: f for name, f in shared.module.functions.items() if is_exported(f)}
     taken: dict[str, str] = {f"{PLACEHOLDER_PREFIX}_{word}": "" for word in MODULE_FUNCTIONS}
     findings: list[Diagnostic] = []
     for name, func in functions.items():
@@ -63,9 +63,9 @@ def public_functions(shared: AnyPlanning) -> dict[str, relax.Function | tir.Prim
     return functions
 
 
-def _is_composite(func: relax.Function | tir.PrimFunc) -> bool:
-    """Return True for functions made by fusion, which only other functions call."""
-    return bool(func.attrs.get("Primitive")) or bool(func.attrs.get("Composite"))
+def is_exported(func: relax.Function | tir.PrimFunc) -> bool:
+    """Return True for public functions, but for those made by fusion, which only other functions call."""
+    return not func.is_private and not func.attrs.get("Primitive") and not func.attrs.get("Composite")
 
 
 def error_messages(shared: AnyPlanning) -> Iterable[tuple[int, str]]:

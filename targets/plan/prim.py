@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.effects import READ, WRITE, effects
+from mlcc.ir.module import Func
 from mlcc.targets.plan.context import AnyPlanning
 from mlcc.targets.plan.dims import Dims, as_int, widen
 from mlcc.targets.plan.steps import CallKernel, HostFunction, Leaf, Memory, MemoryKind, Param, Scalar, Tensor, byte_size
@@ -15,34 +18,50 @@ from mlcc.targets.plan.steps import CallKernel, HostFunction, Leaf, Memory, Memo
 def plan_prim(name: str, func: tir.PrimFunc, shared: AnyPlanning) -> HostFunction:
     """Plan a public PrimFunc. Raises CompileError for parameters that no caller can pass."""
     dims = Dims()
-    symbols = _symbols(func, dims)
-    uses = effects(func, functions=shared.module.functions)
-    params: list[Param] = []
-    args: list[Tensor | Scalar] = []
-    for index, (var, buffer) in enumerate(zip(func.params, func.buffers, strict=True)):
-        if buffer is not None:
-            leaf = _tensor_leaf(buffer, symbols, dims, uses.get(buffer.data, 0))
-            size = byte_size(leaf.dims, buffer.dtype)
-            args.append(Tensor(Memory(MemoryKind.ARGUMENT, size, buffer.name, index), leaf.dims, buffer.dtype))
-        elif var.dtype.is_handle:
-            leaf = Leaf(var.name, "pointer", var.dtype, span=var.span)
-            args.append(Tensor(Memory(MemoryKind.ARGUMENT, tir.IntImm(INT64, 0), var.name, index), (), var.dtype))
-        else:
-            value = symbols.get(var, var)
-            leaf = Leaf(var.name, "scalar", var.dtype, value=value, span=var.span)
-            args.append(Scalar(value))
-        params.append(Param(leaf.name, leaf))
+    symbols, params = prim_parameters(func, dims, shared.module.functions)
+    args = [_argument(index, leaf) for index, param in enumerate(params) for leaf in param.leaves()]
     kernel = shared.ctx.kernel(name)
     size = dims.simplify(as_int(widen(kernel.workspace, symbols)))
     workspace = None if tir.const_int(size) == 0 else Memory(MemoryKind.TEMPORARY, size, name)
     values = tuple(symbols[s] for s in kernel.signature.symbols)
     step = CallKernel(name, tuple(args), values, workspace, span=func.span)
-    host = HostFunction(name, "prim", tuple(params), None, _entry_symbols(symbols), [step], dims, func.span)
+    host = HostFunction(name, "prim", params, None, entry_symbols(symbols), [step], dims, func.span)
     host.memories = [] if workspace is None else [workspace]
     return host
 
 
-def _entry_symbols(symbols: dict[tir.Var, tir.Expr]) -> tuple[tir.Var, ...]:
+def prim_parameters(
+    func: tir.PrimFunc, dims: Dims, functions: Mapping[str, Func]
+) -> tuple[dict[tir.Var, tir.Expr], tuple[Param, ...]]:
+    """Return the values of the variables of a PrimFunc's parameters, and the parameters as callers see them.
+
+    `functions` are those that it may call. Raises CompileError for parameters that no caller can pass.
+    """
+    symbols = _symbols(func, dims)
+    uses = effects(func, functions=functions)
+    leaves = []
+    for var, buffer in zip(func.params, func.buffers, strict=True):
+        if buffer is not None:
+            leaves.append(_tensor_leaf(buffer, symbols, dims, uses.get(buffer.data, 0)))
+        elif var.dtype.is_handle:
+            leaves.append(Leaf(var.name, "pointer", var.dtype, span=var.span))
+        else:
+            leaves.append(Leaf(var.name, "scalar", var.dtype, value=symbols.get(var, var), span=var.span))
+    return symbols, tuple(Param(leaf.name, leaf) for leaf in leaves)
+
+
+def _argument(index: int, leaf: Leaf) -> Tensor | Scalar:
+    """Return what the kernel is called with for a parameter."""
+    assert leaf.dtype is not None
+    if leaf.kind == "scalar":
+        assert leaf.value is not None
+        return Scalar(leaf.value)
+    size = tir.IntImm(INT64, 0) if leaf.kind == "pointer" else byte_size(leaf.dims, leaf.dtype)
+    return Tensor(Memory(MemoryKind.ARGUMENT, size, leaf.name, index), leaf.dims, leaf.dtype)
+
+
+def entry_symbols(symbols: Mapping[tir.Var, tir.Expr]) -> tuple[tir.Var, ...]:
+    """Return the symbols among the values of variables, which callers bind."""
     return tuple(s for s in symbols.values() if isinstance(s, tir.Var))
 
 
