@@ -49,12 +49,18 @@ def layered_layout(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[i
     left = min((xs[n] - widths[n] / 2 for n in range(len(widths))), default=0.0)
     right = max((xs[n] + widths[n] / 2 for n in range(len(widths))), default=0.0)
     centers = [(xs[n] - left, ys[layers_of[n]]) for n in range(len(sizes))]
+    depths = [max((sizes[n][1] for n in layer if n < len(sizes)), default=0.0) for layer in layers]
     curves = []
     for chain in chains:
-        first, *bends, last = ((xs[n] - left, ys[layers_of[n]]) for n in chain)
-        start = (first[0], first[1] + sizes[chain[0]][1] / 2)
-        end = (last[0], last[1] - sizes[chain[-1]][1] / 2)
-        curves.append([start, *bends, end])
+        ends = {chain[0]: sizes[chain[0]][1] / 2, chain[-1]: -sizes[chain[-1]][1] / 2}
+        points: list[tuple[float, float]] = []
+        for node in chain:  # straight down beside the boxes of each layer
+            x, y, half = xs[node] - left, ys[layers_of[node]], depths[layers_of[node]] / 2
+            rows = [y - half, y + half]
+            if node in ends:
+                rows = sorted({y + ends[node], y + half if node == chain[0] else y - half})
+            points += ((x, row) for row in rows)
+        curves.append(points)
     return Layout(centers, curves, right - left, height)
 
 

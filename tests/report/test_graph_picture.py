@@ -51,6 +51,22 @@ def test_boxes_do_not_overlap_and_edges_lead_down(
     assert layered_layout(sizes, edges) == layout
 
 
+@given(graphs())
+def test_edges_run_beside_boxes(graph: tuple[list[tuple[float, float]], list[tuple[int, int]]]) -> None:
+    """Between boxes of one layer edges are vertical, and where they lead aside no layer is."""
+    sizes, edges = graph
+    layout = layered_layout(sizes, edges)
+    places = [
+        (x - w / 2, x + w / 2, y - h / 2, y + h / 2) for (x, y), (w, h) in zip(layout.centers, sizes, strict=True)
+    ]
+    for curve in layout.curves:
+        for (x0, y0), (x1, y1) in itertools.pairwise(curve):
+            low, high = min(x0, x1), max(x0, x1)
+            for left, right, top, bottom in places:
+                beside = high < left + 1e-6 or low > right - 1e-6
+                assert beside or y1 < top + 1e-6 or y0 > bottom - 1e-6
+
+
 def test_a_chain_is_straight() -> None:
     layout = layered_layout([(100.0, 20.0), (40.0, 20.0), (70.0, 20.0)], [(0, 1), (1, 2)])
     assert len({x for x, _ in layout.centers}) == 1
