@@ -190,7 +190,9 @@ def operation(value: Any) -> str:
             return value.args[0].name
         name = str(getattr(value.op, "name", "call"))
         return f"R.{name.removeprefix('relax.')}" if name.startswith("relax.") else name
-    return {relax.TupleGetItem: "field", relax.Tuple: "tuple", relax.If: "if"}.get(type(value), type(value).__name__)
+    if isinstance(value, relax.TupleGetItem):
+        return f"field {value.index}"
+    return {relax.Tuple: "tuple", relax.If: "if"}.get(type(value), type(value).__name__)
 
 
 def line_of(span: Span | None) -> int | None:
@@ -211,11 +213,28 @@ def module_path(span: Span | None) -> str:
 
 def _type(expr: relax.Expr) -> dict[str, Any]:
     """Return shape, dtype and bytes of a value; what is unknown is empty."""
-    info = expr.struct_info
-    if not isinstance(info, relax.TensorStructInfo):
-        return {"shape": "" if info is None else str(info), "dtype": "", "bytes": None}
-    dims = info.dims
-    return {"shape": _shape(dims), "dtype": str(info.dtype or ""), "bytes": _bytes(dims, info.dtype)}
+    return _facts(expr.struct_info)
+
+
+def _facts(info: relax.StructInfo | None) -> dict[str, Any]:
+    if isinstance(info, relax.TensorStructInfo):
+        dims = info.dims
+        return {"shape": _shape(dims), "dtype": str(info.dtype or ""), "bytes": _bytes(dims, info.dtype)}
+    if isinstance(info, relax.TupleStructInfo) and info.fields:
+        return _tuple_facts([_facts(part) for part in info.fields])
+    return {"shape": "" if info is None else str(info), "dtype": "", "bytes": None}
+
+
+def _tuple_facts(fields: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the shapes of a tuple's fields in brackets, their dtype if they share one, and the sum of their bytes."""
+    dtypes = {facts["dtype"] for facts in fields}
+    sizes = [facts["bytes"] for facts in fields]
+    same = len(dtypes) == 1
+    shapes = [facts["shape"] if same else f"{facts['shape']} {facts['dtype']}".strip() for facts in fields]
+    return {
+        "shape": f"[{', '.join(shapes)}]", "dtype": dtypes.pop() if same else "",
+        "bytes": None if None in sizes else sum(sizes),
+    }  # fmt: skip
 
 
 def _buffer_type(buffer: tir.Buffer) -> dict[str, Any]:

@@ -148,6 +148,28 @@ def test_graph_has_operators_edges_and_places() -> None:
     )
 
 
+def test_tuples_show_the_shapes_of_their_fields() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 8), "float32"), y: R.Tensor((4, 6), "float32")):
+    with R.dataflow():
+        p = R.split(x, 2, axis=1)
+        q = R.split(y, 2, axis=1)
+        a = R.exp(p[1])
+        t = (a, R.astype(q[0], "int32"))
+        R.output(t)
+    return t
+"""
+    source = report(text)["graphs"][0]
+    nodes = {node["name"]: node for node in source["nodes"] if node["kind"] == "call"}
+    facts = {name: (node["shape"], node["dtype"], node["bytes"]) for name, node in nodes.items()}
+    assert facts["p"] == ("[(n, 4), (n, 4)]", "float32", None)
+    assert facts["q"] == ("[(4, 3), (4, 3)]", "float32", 4 * 24)
+    (output,) = [node for node in source["nodes"] if node["kind"] == "output"]
+    assert (output["shape"], output["dtype"]) == ("[(n, 4) float32, (4, 3) int32]", "")
+    assert [node["op"] for node in nodes.values() if "field" in node["op"]] == ["field 1", "field 0"]
+
+
 @pytest.mark.parametrize("target", [CPU, "cuda", "c"])
 def test_kernels_share_the_nodes_out(target: str) -> None:
     """Every operator belongs to a kernel, and kernels that are called to an operator in the lines of their calls."""
