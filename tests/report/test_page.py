@@ -242,6 +242,73 @@ def test_lines_of_several_calls_are_all_shown(shown: Shown) -> None:
 
 
 @needs_chromium
+def test_main_is_shown_first(shown: Shown) -> None:
+    """Private functions, which may come before it in a module, are a choice away."""
+    data = made.report()
+    helper = {**data["graphs"][0], "function": "helper"}
+    helper["nodes"] = [{**node, "id": node["id"] + 100} for node in helper["nodes"]]
+    helper["edges"] = [[a + 100, b + 100] for a, b in helper["edges"]]
+    data["graphs"].insert(0, helper)
+    page = shown(data, "#graph")
+    chosen = "document.querySelector('[aria-label=graph]').selectedOptions[0].textContent"
+    assert page.evaluate(chosen).startswith("main")
+    page.go("#graph/102")
+    assert page.evaluate(chosen).startswith("helper")
+
+
+@needs_chromium
+def test_names_in_sentences_are_code(shown: Shown) -> None:
+    data = made.report()
+    data["decisions"][0]["text"] = "not fused: `lv1` is opaque, and `<b>`"
+    data["kernels"][0]["why"] = "`net_conv` is a convolution"
+    page = shown(data, "#decisions")
+    code = "[...document.querySelectorAll('#panel code')].map((e) => e.textContent)"
+    assert page.evaluate(code) == ["lv1", "<b>"]
+    assert "not fused: lv1 is opaque" in _panel(page)
+    page.go("#kernels/net_conv")
+    assert page.evaluate(code)[0] == "net_conv"
+
+
+@needs_chromium
+def test_a_plan_of_unknown_sizes_shows_no_peak(shown: Shown) -> None:
+    """A chart of the buffers whose sizes are known would show a peak that no call has."""
+    data = made.report()
+    assert shown(data, "#memory").evaluate("document.querySelectorAll('.chart').length") == 1
+    data["memory"][0]["buffers"][1] |= {"bytes": None, "size": "n * 4"}
+    data["memory"][0] |= {"peak": None, "workspace": None}
+    page = shown(data, "#memory")
+    assert page.evaluate("document.querySelectorAll('.chart').length") == 0
+    assert "The sizes of 1 of 2 buffers depend on symbols" in _panel(page)
+    assert "n * 4" in _panel(page)
+
+
+@needs_chromium
+def test_kernels_say_how_to_measure_them(shown: Shown) -> None:
+    data = made.report()
+    assert "--random" not in _panel(shown(data, "#kernels"))
+    data["profile"] = None
+    for kernel in data["kernels"]:
+        kernel["estimate"] = None
+    assert "come from a run" in _panel(shown(data, "#kernels"))
+    for kernel in data["kernels"]:
+        kernel["flops"] = None
+    assert "--size NAME=N" in _panel(shown(data, "#kernels"))
+
+
+@needs_chromium
+def test_long_equal_lines_are_folded(shown: Shown) -> None:
+    data = made.report()
+    long = "def main(" + ", ".join(f"w{k}: R.Tensor((64,), 'float32')" for k in range(80)) + "):"
+    data["texts"]["t0"] = f"{long}\n    a = R.exp(w0)\n"
+    data["texts"]["t1"] = f"{long}\n    a = R.tanh(w0)\n"
+    page = shown(data, "#passes/3")
+    assert page.evaluate("document.querySelectorAll('.diff .more').length") == 2
+    assert "w40" not in page.evaluate("document.querySelector('.diff').innerText")
+    page.evaluate("document.querySelector('.diff .more').click()")
+    assert page.evaluate("document.querySelector('.diff td:nth-child(2)').textContent") == long
+
+
+@needs_chromium
 def test_two_modules(shown: Shown) -> None:
     page = shown(made.comparison())
     text = _panel(page)

@@ -113,6 +113,19 @@ export function changedParts(left, right) {
 }
 
 const CONTEXT = 3;
+const LONG = 320; // characters of an equal line, such as a signature, above which its middle is folded
+
+function equalLine(text) {
+  if (text.length <= LONG) return text;
+  const [head, tail] = [text.slice(0, LONG / 2), text.slice(-LONG / 4)];
+  const count = text.length - head.length - tail.length;
+  const more = element(
+    "button",
+    { type: "button", class: "more", click: () => more.replaceWith(text.slice(head.length, text.length - tail.length)) },
+    `⋯ ${count} equal characters ⋯`,
+  );
+  return [head, more, tail];
+}
 
 export function diffView(left, right, label) {
   const split = (text) => {
@@ -129,7 +142,11 @@ export function diffView(left, right, label) {
       element(
         "td",
         { class: kind },
-        parts ? parts.map(([text, changed]) => (changed && text ? element("b", {}, text) : text)) : lines[index],
+        parts
+          ? parts.map(([text, changed]) => (changed && text ? element("b", {}, text) : text))
+          : kind === null
+            ? equalLine(lines[index])
+            : lines[index],
       ),
     ];
   };

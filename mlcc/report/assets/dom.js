@@ -34,6 +34,14 @@ export function choice(label, options, value, changed) {
   return select;
 }
 
+// A sentence whose names are between backquotes, as nodes.
+export function prose(text) {
+  return String(text)
+    .split(/`([^`]+)`/)
+    .map((part, k) => (k % 2 ? element("code", {}, part) : part))
+    .filter((part) => part !== "");
+}
+
 // Rows of [term, value]; those without a value are left out.
 export function facts(rows) {
   return element(
@@ -124,7 +132,7 @@ export function sortable(label, columns, rows, { open = null, sorted = null, des
             const content = column.show ? column.show(row) : column.value(row);
             const cell =
               open && index === 0
-                ? element("button", { type: "button", class: "link", title: content }, content)
+                ? element("button", { type: "button", class: "link", title: column.value(row) }, content)
                 : content;
             return element("td", { class: column.number ? "number" : column.wrap ? null : "nowrap" }, cell);
           }),

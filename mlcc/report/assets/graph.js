@@ -218,12 +218,20 @@ function colour(report, graph, svg, by) {
   return element("span", { class: "legend" }, "0", element("i"), costs.size ? COST[by].format(most) : "unknown");
 }
 
+// The graph that is shown first: that of `main`, of which private functions may come before.
+function firstGraph(report) {
+  return Math.max(
+    report.graphs.findIndex((graph) => graph.function === "main"),
+    0,
+  );
+}
+
 function graphTab(view, argument) {
   const { report } = view;
   if (!report.graphs.length) return [element("p", {}, "The report of an artifact has no graph.")];
   const wanted = argument === null ? null : Number(argument);
   const found = report.graphs.findIndex((graph) => graph.nodes.some((node) => node.id === wanted));
-  const state = (view.states.graph ??= { graph: 0, detail: null, colour: "kind" });
+  const state = (view.states.graph ??= { graph: firstGraph(report), detail: null, colour: "kind" });
   if (found >= 0) state.graph = found;
   const holder = element("div"),
     details = element("div", { class: "panel", "aria-live": "polite" });
@@ -434,7 +442,6 @@ function graphTab(view, argument) {
   return [tools, element("div", { class: "sided" }, holder, details)];
 }
 
-// A line of the source with its neighbours.
 // A line of the source with `around` lines before and after it.
 function sourceLines(view, line, around = 2) {
   const { source } = view.report;

@@ -59,7 +59,11 @@ function kernelsTab(view, argument) {
     report.kernels.find((kernel) => kernel.name === argument);
   if (chosen) [...table.querySelectorAll("tr")].find((row) => row.dataset.key === key(chosen)).classList.add("chosen");
   else
-    return [table, element("p", { class: "soft" }, "Choose a kernel to see its texts from TensorIR to machine code.")];
+    return [
+      table,
+      element("p", { class: "soft" }, "Choose a kernel to see its texts from TensorIR to machine code."),
+      ...unmeasured(report),
+    ];
   const section = element(
     "section",
     { "aria-label": chosen.name },
@@ -75,26 +79,43 @@ function kernelsTab(view, argument) {
   return [table, section];
 }
 
+// How to learn what the report does not know.
+function unmeasured(report) {
+  if (!report.source || report.profile || report.kernels.some((kernel) => kernel.estimate)) return [];
+  const counted = report.kernels.some((kernel) => kernel.flops !== null);
+  const text = counted
+    ? "Times and rooflines come from a run: `mlcc report` with `--random`, or with arrays by `--in`."
+    : "Sizes are symbols: with `--size NAME=N` operations and memory are counted, with `--random` as well kernels are timed.";
+  return [element("p", { class: "soft" }, prose(text))];
+}
+
 function kernelDetails(view, kernel) {
   const { report } = view;
   const nodes = report.graphs.flatMap((graph) => graph.nodes).filter((node) => kernel.nodes?.includes(node.id));
   const count = kernel.refused?.length;
   const why = facts([
     ["rule", kernel.rule],
-    ["because", kernel.why],
+    ["because", kernel.why ? element("span", {}, prose(kernel.why)) : null],
     [
       "choices",
       kernel.choices?.length
         ? element(
             "ul",
             {},
-            kernel.choices.map((text) => element("li", {}, text)),
+            kernel.choices.map((text) => element("li", {}, prose(text))),
           )
         : null,
     ],
     [
       "refused rules",
-      count ? element("details", {}, element("summary", {}, String(count)), facts(kernel.refused)) : null,
+      count
+        ? element(
+            "details",
+            {},
+            element("summary", {}, String(count)),
+            facts(kernel.refused.map(([rule, reason]) => [rule, element("span", {}, prose(reason))])),
+          )
+        : null,
     ],
     ["version of", kernel.version_of],
     ["for CPUs", kernel.cpu],
@@ -108,7 +129,7 @@ function kernelDetails(view, kernel) {
               element(
                 "button",
                 { type: "button", class: "link", click: () => view.go("graph", node.id) },
-                node.path || node.op || node.name,
+                node.path || `${node.op} ${node.name}`.trim(),
               ),
             ),
           )

@@ -18,24 +18,31 @@ function memoryTab(view) {
 function memoryChart(plan) {
   const buffers = plan.buffers.filter((buffer) => buffer.bytes !== null && buffer.bytes !== undefined);
   const columns = [
-    { title: "Buffer", value: (buffer) => buffer.name },
+    { title: "Buffer", value: (buffer) => buffer.name, show: (buffer) => prose(buffer.name), wrap: true },
     { title: "Offset", value: (buffer) => buffer.offset, number: true },
     { title: "Bytes", value: (buffer) => buffer.bytes, show: (buffer) => formatBytes(buffer.bytes), number: true },
-    { title: "Size", value: (buffer) => buffer.size },
+    { title: "Size", value: (buffer) => buffer.size, wrap: true },
     {
       title: "From",
       value: (buffer) => buffer.first,
       show: (buffer) => `${buffer.first}: ${plan.steps[buffer.first] ?? ""}`,
+      wrap: true,
     },
     {
       title: "To",
       value: (buffer) => buffer.last,
       show: (buffer) => `${buffer.last}: ${plan.steps[buffer.last] ?? ""}`,
+      wrap: true,
     },
   ];
   const key = (buffer) => String(plan.buffers.indexOf(buffer));
   const table = sortable(`buffers of ${plan.function}`, columns, plan.buffers, { key });
   if (!buffers.length || !plan.steps.length) return [table];
+  if (buffers.length < plan.buffers.length) {
+    const unknown = plan.buffers.length - buffers.length;
+    const text = `The sizes of ${unknown} of ${plan.buffers.length} buffers depend on symbols: with \`--size NAME=N\` the plan is drawn with its peak.`;
+    return [element("p", { class: "soft" }, prose(text)), table];
+  }
   const steps = plan.steps.length;
   const live = plan.steps.map((_, k) =>
     buffers.filter(({ first, last }) => first <= k && k <= last).reduce((sum, { bytes }) => sum + bytes, 0),

@@ -9,7 +9,7 @@ function decisionsTab(view, argument) {
   const columns = [
     { title: "About", value: ({ kind }) => kind },
     { title: "Subject", value: ({ subject }) => subject, wrap: true },
-    { title: "Decision", value: ({ text }) => text, wrap: true },
+    { title: "Decision", value: ({ text }) => text, show: ({ text }) => prose(text), wrap: true },
   ];
   const holder = element("div");
   const show = (wanted) => {
