@@ -69,7 +69,8 @@ KINDS = {
         Kind("trace", "a trace", (".json",)),
         Kind("page", "a report", (".html", ".htm")),
         Kind("json", "data", (".json",)),
-        Kind("graph", "a graph", (".svg", ".dot", ".gv")),
+        Kind("svg", "a picture", (".svg",)),
+        Kind("dot", "a graph for Graphviz", (".dot", ".gv")),
     )
 }  # fmt: skip
 # suffixes of files that people or other tools write, but mlcc never does
@@ -100,10 +101,11 @@ def symbol_prefix(path: str) -> str:
     return stem[3:] if suffix == ".a" and stem.startswith("lib") and len(stem) > 3 else stem
 
 
-def kind_of(path: str, among: Iterable[Kind], default: Kind, option: str = "--emit") -> Kind:
+def kind_of(path: str, among: Iterable[Kind], default: Kind, option: str | None = "--emit") -> Kind:
     """Return the kind of output for a path by its suffix, among the kinds `among`.
 
-    `default` is for standard output, devices and pipes. Raises CompileError E0012 for an unknown suffix.
+    `default` is for standard output, devices and pipes; `option` states the kind where the suffix does not. Raises
+    CompileError E0012 for an unknown suffix.
     """
     suffix = suffix_of(path)
     for kind in among:
@@ -116,7 +118,11 @@ def kind_of(path: str, among: Iterable[Kind], default: Kind, option: str = "--em
     known = ", ".join(kind.suffix for kind in among)
     what = f"the suffix `{suffix}`" if suffix else "no suffix"
     raise CompileError(
-        error("E0012", f"{path} has {what}, which does not say what to write", help=f"use one of {known}, or {option}")
+        error(
+            "E0012",
+            f"{path} has {what}, which does not say what to write",
+            help=f"use one of {known}" + (f", or {option}" if option else ""),
+        )
     )
 
 

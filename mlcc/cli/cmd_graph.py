@@ -1,4 +1,4 @@
-"""`mlcc graph model.mlc -o graph.svg`."""
+"""`mlcc graph model.mlc -o graph.svg|graph.dot`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command(file: str, output: str, func: str | None, depth: int | None) -> int:
     from mlcc.errors import CompileError, error
     from mlcc.frontend.source import read_module
     from mlcc.machine.target import Target
-    from mlcc.outputs import Outputs, suffix_of
+    from mlcc.outputs import KINDS, Outputs, kind_of
     from mlcc.passes.graph.normalize import Normalize
     from mlcc.passes.manage.manager import PassContext
     from mlcc.report.graph_picture import dot, svg
@@ -36,7 +36,8 @@ def command(file: str, output: str, func: str | None, depth: int | None) -> int:
         raise click.UsageError(f"{file} is already compiled and has no graph: name the text")
     outputs = Outputs(watch=True)
     outputs.read(file)
-    outputs.write(output, "-o", "graph")
+    kind = kind_of(output, (KINDS["svg"], KINDS["dot"]), KINDS["svg"], None)
+    outputs.write(output, "-o", kind.name)
     outputs.check()
     module = Normalize().run(read_module(file), PassContext(Target.parse("llvm")))
     graphs: dict[str, Any] = {graph.function: graph.data() for graph in GraphBuilder().graphs(module, "source")}
@@ -45,6 +46,6 @@ def command(file: str, output: str, func: str | None, depth: int | None) -> int:
         what = f"no function `{name}` with a graph" if name else "no function with a graph"
         hint = f"name one of {', '.join(graphs)}" if graphs else None
         raise CompileError(error("E0005", f"{file} has {what}", help=hint))
-    draw = dot if suffix_of(output) in (".dot", ".gv") else svg
+    draw = {"svg": svg, "dot": dot}[kind.name]
     outputs.save({output: draw(graphs[name], depth=depth)})
     return 0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Write the data of the report as JSON (docs/report-format.md).")
 @inputs_options
 @click.option("--func", metavar="NAME", help="The function to measure (default: main, or the only one).")
-@click.option("--profile", is_flag=True, help="Measure each kernel, on the arrays of --in or on --random ones.")
+@click.option("--profile", is_flag=True, help="Measure each kernel, on the arrays of --in or --random, which imply it.")
 @click.option("--repeat", metavar="N", type=click.IntRange(2), default=25, show_default=True,
               help="Samples of a measurement.")  # fmt: skip
 @target_option("llvm{cpu=native}")

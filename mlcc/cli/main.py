@@ -39,7 +39,7 @@ COMMANDS = {
     "doctor": "Check the installation, the machine and artifacts, and say how to mend faults.",
     "explain": "Explain an operator, a pass, a primitive, an option, or a diagnostic code.",
     "fmt": "Format a text; comments are kept.",
-    "graph": "Draw the graph of a model as a picture.",
+    "graph": "Draw the graph of a model as a picture (SVG), or write it for Graphviz.",
     "help": "Show the help of a command, or explain a topic.",
     "import": "Import a model of PyTorch or ONNX as text.",
     "inspect": "Show the manifest of an artifact.",

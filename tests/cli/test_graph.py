@@ -67,6 +67,14 @@ def test_a_text_for_graphviz(mlcc: Tool) -> None:
     mlcc("graph", "net.mlc", "-o", "net.png", code=1)
     assert "E0012" in mlcc.err
     mlcc("graph", "net.mlc", "-o", "net.mlc", code=1)
+    for name in ("net", "net.txt"):  # nothing says which of both
+        mlcc("graph", "net.mlc", "-o", name, code=1)
+        assert "E0012" in mlcc.err and "use one of .svg, .dot\n" in mlcc.err
+        assert not (mlcc.folder / name).exists()
+    mlcc("graph", "net.mlc", "-o", "net.gv")
+    assert (mlcc.folder / "net.gv").read_text() == (mlcc.folder / "net.dot").read_text()
+    for text in (".svg", ".dot", ".gv", "stdout"):
+        assert text in mlcc("graph", "--help")
 
 
 def test_artifacts_have_no_graph(mlcc: Tool) -> None:
