@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.children import in_children
-from tests.fuzz.optimised import MOST_SECONDS, differs
+from tests.fuzz.optimised import MOST_SECONDS, differs, reduce_subject
+from tests.fuzz.reduction import MOST_REDUCED
 
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")
 PER_CHILD = 12
@@ -33,11 +34,10 @@ def check(kind: str, seed: int, counts: Counter[str] | None = None) -> str:
     import mlcc
     from tests.fuzz.subjects import subject
 
-    rng = random.Random(f"{kind}/{seed}/gpu")
-    arch, level = rng.choice(ARCHS), rng.choice((2, 2, 2, 3))
+    rng, arch, level = _drawn(kind, seed)
+    target = f"cuda{{arch={arch}}}"
     counts = Counter() if counts is None else counts
     made = subject(kind, seed)
-    target = f"cuda{{arch={arch}}}"
     try:
         plain = mlcc.load(mlcc.build(made.module, target="llvm{cpu=native}", opt_level=0))
     except mlcc.CompileError:
@@ -64,6 +64,19 @@ def check(kind: str, seed: int, counts: Counter[str] | None = None) -> str:
         found += _assembled(artifact, arch, counts)
     counts["= wrong" if found else "= equal"] += 1
     return f"{target} -O{level}: {'; '.join(found[:3])}" if found else ""
+
+
+def _drawn(kind: str, seed: int) -> tuple[random.Random, str, int]:
+    """The generator of a case, after the architecture and the level that it drew."""
+    rng = random.Random(f"{kind}/{seed}/gpu")
+    return rng, rng.choice(ARCHS), rng.choice((2, 2, 2, 3))
+
+
+def reduce_case(text: str) -> str:
+    """Reduce a case, with which `text` begins, to a program whose emulated code differs, or crashes."""
+    kind, number = text.partition(":")[0].split()
+    _, arch, level = _drawn(kind, int(number))
+    return reduce_subject(kind, int(number), f"cuda{{arch={arch}}}", level)
 
 
 def _schedules(module: Any, target: str, level: int) -> list[str]:
@@ -156,6 +169,8 @@ def campaign(
         numbers = range(seed * 100_000 + first, seed * 100_000 + min(first + PER_CHILD, count))
         cases = [(kinds[n % len(kinds)], n) for n in numbers]
         for text in in_children(_run, cases, end, counts):
+            if len(found) < MOST_REDUCED:
+                text = f"{text}\n  {reduce_case(text)}"
             found.append(text)
             write(text)
     return counts, found

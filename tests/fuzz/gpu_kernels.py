@@ -12,17 +12,21 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 import mlcc
+from mlcc.bisect.search import minimal_subset
 from mlcc.ir import tir
+from mlcc.reduce.outcomes import run_apart
 from mlcc.targets.emulate import run_program
+from tests.fuzz.reduction import seconds_allowed
 from tests.lower import lower_gpu
 
 BLOCKS = 2
@@ -279,25 +283,69 @@ def run(kernel: Kernel, given: np.ndarray, barriers: bool = True) -> tuple[np.nd
     return result, set()
 
 
+def wrong_numbers(kernel: Kernel, given: np.ndarray, barriers: bool) -> str:
+    """What is wrong with a kernel that has no faults; without `barriers`, lowering has to find them."""
+    got, codes = run(kernel, given, barriers)
+    return "" if not codes and np.array_equal(got, computed(kernel, given)) else f"{sorted(codes) or 'other numbers'}"
+
+
+def wrong_report(expected: set[str], codes: set[str]) -> str:
+    """What is wrong with the codes that are reported of a kernel that may have faults."""
+    if bool(expected) == bool(codes & expected if expected else codes):
+        return ""
+    return f"{sorted(codes) or 'nothing'} reported for {sorted(expected) or 'nothing'}"
+
+
 def check(seed: str, counts: Counter[str]) -> list[str]:
-    """What is wrong with one kernel and its faults; they are counted."""
+    """What is wrong with one kernel and its faults, each with a small kernel like it; they are counted."""
     rng = random.Random(seed)
     kernel = made(rng)
     given = np.random.default_rng(rng.randrange(1 << 30)).integers(0, PRIME, kernel.threads * BLOCKS).astype("int32")
     wrong = []
     for barriers in (True, False):
-        got, codes = run(kernel, given, barriers)
+        said = wrong_numbers(kernel, given, barriers)
         how = "as it is" if barriers else "with barriers by lowering"
-        if codes or not np.array_equal(got, computed(kernel, given)):
-            wrong.append(f"{seed} {how}: {codes or 'other numbers'}\n{kernel.text(barriers)}")
-        counts[f"{how}: {'wrong' if wrong else 'equal'}"] += 1
+        if said:
+            small = smallest(kernel, lambda k: "" if faults(k) else wrong_numbers(k, given, barriers))  # noqa: B023
+            wrong.append(f"{seed} {how}: {said}\n{written(small, barriers)}")
+        counts[f"{how}: {'wrong' if said else 'equal'}"] += 1
     for what, changed in planted(kernel, rng):
-        expected = faults(changed)
-        _, codes = run(changed, given)
-        if bool(expected) != bool(codes & expected if expected else codes):
-            wrong.append(f"{seed} {what}: {codes or 'nothing'} reported for {expected or 'nothing'}\n{changed.text()}")
+        expected, (_, codes) = faults(changed), run(changed, given)
+        said = wrong_report(expected, codes)
+        if said:
+            small = smallest(changed, lambda k: wrong_report(faults(k), run(k, given)[1]))
+            wrong.append(f"{seed} {what}: {said}\n{written(small, True)}")
         counts[f"{what}: {'a fault' if expected else 'no fault'}, {'reported' if codes else 'not reported'}"] += 1
     return wrong
+
+
+def smallest(kernel: Kernel, wrong: Callable[[Kernel], str]) -> Kernel:
+    """Return the kernel with as few statements as have the same wrong with them, as far as time allows."""
+    end = time.monotonic() + seconds_allowed()
+    sought = run_apart(lambda: wrong(kernel), seconds_allowed()) if seconds_allowed() > 0 else ""
+
+    def only(places: Sequence[tuple[int, int]]) -> Kernel:
+        kept = set(places)
+        parts = [
+            replace(part, items=tuple(x for i, x in enumerate(part.items) if (p, i) in kept))
+            for p, part in enumerate(kernel.parts)
+        ]
+        return replace(kernel, parts=tuple(part for part in parts if part.items))
+
+    def holds(places: Sequence[tuple[int, int]]) -> bool:
+        left = end - time.monotonic()
+        return left > 0 and run_apart(lambda: wrong(only(places)), left) == sought
+
+    return only(minimal_subset(_items(kernel), holds)) if sought else kernel
+
+
+def written(kernel: Kernel, barriers: bool) -> str:
+    """Write the text of a kernel to a new file; return the path and the text."""
+    text = kernel.text(barriers)
+    handle, path = tempfile.mkstemp(prefix="mlcc-reduced-", suffix=".mlc")
+    with open(handle, "w") as file:
+        file.write(text)
+    return f"a small program: {path}\n{text}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.gpu_schedules --seconds 300 --seed 1 [--way guided] [--count N] [--case 17] [--folder DIR]
 
-Findings go to DIR as NAME.mlc and NAME.mls, with as few steps as show them. Cases run in children; the one that ended a
+Findings go to DIR as NAME.mlc and NAME.mls, reduced as far as time allows. Cases run in children; the one that ended a
 child is there as `case.mlc` and `case.mls`.
 """
 
@@ -12,7 +12,6 @@ import argparse
 import functools
 import os
 import random
-import re
 import sys
 import tempfile
 import time
@@ -20,10 +19,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from mlcc.reduce.outcomes import run_apart
+from mlcc.reduce.program import Program
 from tests.fuzz import gpu_scripts, gpu_tensor
 from tests.fuzz.children import in_children
 from tests.fuzz.gpu_judge import judge
-from tests.fuzz.schedules import Case, Finding, Player, consistent, write
+from tests.fuzz.reduction import Check, beginning, note
+from tests.fuzz.schedules import Case, Finding, Player, as_case, as_program, consistent, reduce_case, write
 from tests.interop.schedule import programs
 from tests.interop.schedule.cases import Step
 
@@ -56,12 +58,11 @@ def play(way: str, number: int, folder: Path, counts: Counter[str]) -> str:
         write(folder, "case", case)
         _judged(case, number, counts)
     except Finding as exc:
-        smaller, message = _shrunk(case, number, str(exc))
-        write(folder, f"found-{way}-{number}", smaller, message)
-        kind = _kind(str(exc))
-        counts[f"= finding: {kind}"] += 1
+        name = f"found-{way}-{number}"
+        smaller, message = reduce_case(case, _check(number), folder, name, str(exc))
+        counts[f"= finding: {beginning(str(exc))}"] += 1
         steps = "".join(f"\n    {s}" for s in smaller.steps)
-        return f"{message}\n{smaller.program}{steps}\n"
+        return f"{message}\n{smaller.program}{steps}\n{folder / name}.mlc\n"
     return ""
 
 
@@ -78,6 +79,15 @@ def _made(case: Case, way: str, rng: random.Random, counts: Counter[str]) -> Non
         case.steps[:] = taken.steps
 
 
+def _check(number: int) -> Check:
+    return Check("tests.fuzz.gpu_schedules:check_program", (str(number),))
+
+
+def check_program(program: Program, number: str) -> None:
+    """Run the lines of a script as steps on a program, as case NUMBER. Raises Finding."""
+    _judged(as_case(program), int(number), Counter())
+
+
 def _judged(case: Case, number: int, counts: Counter[str]) -> None:
     player = Player(case.program)
     for step in case.steps:
@@ -86,27 +96,6 @@ def _judged(case: Case, number: int, counts: Counter[str]) -> None:
     found: Counter[str] = Counter()
     judge(player.module, player.sch.mod, number, found)
     counts.update({f"= {name}": n for name, n in found.items()})
-
-
-def _shrunk(case: Case, number: int, message: str) -> tuple[Case, str]:
-    """Fewer steps with a finding of the same kind, and what it says."""
-    best, changed, end = case, True, time.monotonic() + 60
-    while changed:
-        changed = False
-        for i in reversed(range(len(best.steps))):
-            fewer = Case(best.program, [*best.steps[:i], *best.steps[i + 1 :]], best.seed)
-            try:
-                _judged(fewer, number, Counter())
-            except Finding as exc:
-                if _kind(str(exc)) == _kind(message):
-                    best, message, changed = fewer, str(exc), True
-            if time.monotonic() > end:
-                return best, message
-    return best, message
-
-
-def _kind(message: str) -> str:
-    return re.split(r"[:`]", message, maxsplit=1)[0].strip() or message.split("`")[-1][:20]
 
 
 # ---------------------------------------------------------------- the campaign
@@ -132,9 +121,23 @@ def campaign(
         numbers = range(seed * 100_000 + first, seed * 100_000 + min(first + PER_CHILD, count))
         cases = [(turns[n % len(turns)], n) for n in numbers]
         for text in in_children(functools.partial(_run, folder), cases, end, counts):
-            found.append(text)
-            shown(text)
+            found.append(f"{text}\n{reduce_ended(text)}" if " ended with " in text else text)
+            shown(found[-1])
     return counts, found
+
+
+def reduce_ended(text: str) -> str:
+    """Reduce a case that ended its process, by what was said of it: `WAY NUMBER: ended with -11`."""
+    way, number = text.partition(":")[0].split()
+    case = run_apart(lambda: _steps(way, int(number)), 60.0)
+    return note(as_program(case), _check(int(number))) if isinstance(case, Case) else f"not reduced: {case}"
+
+
+def _steps(way: str, number: int) -> Case:
+    rng = random.Random(f"{way}/{number}")
+    case = Case(program(rng, way), seed=f"{way}/{number}")
+    _made(case, way, rng, Counter())
+    return case
 
 
 def table(counts: Counter[str]) -> str:

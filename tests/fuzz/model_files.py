@@ -3,7 +3,8 @@
     python -m tests.fuzz.model_files FOLDER SEED SECONDS
 
 FOLDER has the files that are mutated, `seed*.safetensors`, `seed*.onnx` and `seed*.pt2`, and what the commands need
-beside them: `net.mlc`, whose weights are inputs, and `x.npz`. Prints one line per finding and `done N` at the end.
+beside them: `net.mlc`, whose weights are inputs, and `x.npz`. Prints a line per finding, one for its reduced file, and
+`done N` at the end.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz import file_reduction
 from tests.fuzz.commands import judged
 from tests.fuzz.mutate import mutate_bytes
+from tests.fuzz.reduction import MOST_REDUCED
 
 OF_MODELS = (
     ("import", "CASE", "--force", "-o", "made.mlc"), ("check", "CASE"), ("compile", "-O0", "CASE", "-o", "made.o"),
@@ -55,19 +58,30 @@ def seeds_in(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("seed*")) if path.suffix in COMMANDS]
 
 
+def reduce_left(folder: Path) -> str:
+    """Reduce the case that ended its process. Return a line with the path."""
+    (path,) = folder.glob("case.*")
+    return file_reduction.note(path, (folder / "argv").read_text().splitlines(), DOCUMENTED)
+
+
 def main(folder: Path, seed: str, seconds: float) -> None:
     """Mutate and judge until the time is over."""
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     seeds = seeds_in(folder)
-    limit, number = time.monotonic() + seconds, 0
+    limit, number, found = time.monotonic() + seconds, 0, 0
     while time.monotonic() < limit:
         argv = case(seeds, seed, number, folder)
+        (folder / "argv").write_text("\n".join(argv))
         problem, said = judged(argv, DOCUMENTED)
         if problem:
             (path,) = folder.glob("case.*")
             kept = folder / f"found-{seed}-{number}{path.suffix}"
             path.rename(kept)
             print(f"{number}: {problem}: mlcc {' '.join(argv)} (kept as {kept}): {said.strip()[-400:]}", flush=True)
+            found += 1
+            if found <= MOST_REDUCED:
+                words = [word.replace(str(path), str(kept)) for word in argv]
+                print(f"  {file_reduction.note(kept, words, DOCUMENTED)}", flush=True)
         for path in folder.glob("case.*"):
             path.unlink()
         number += 1

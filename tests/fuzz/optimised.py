@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.children import in_children
+from tests.fuzz.reduction import MOST_REDUCED, reduce_program
 
 CPUS = ("native", "x86-64", "x86-64-v3", "x86-64-v4")
 PER_CHILD = 24
-MOST_REDUCED = 3  # findings of a campaign
 MOST_SECONDS, MOST_BYTES = 8.0, 1 << 30
 TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-9}
 
@@ -204,31 +204,36 @@ def campaign(
         cases = [(kinds[n % len(kinds)], n, targets[n // len(kinds) % len(targets)]) for n in numbers]
         used = threads[turn % len(threads)]
         for text in in_children(functools.partial(_run, used), cases, end, counts, f" threads={used}"):
+            if len(found) < MOST_REDUCED:
+                text = f"{text}\n  {reduce_case(text)}"
             found.append(text)
             write(text)
-            if len(found) <= MOST_REDUCED:
-                reduced = reduce_case(text)
-                write(f"  a small program: {reduced}" if reduced else "  not reduced")
         turn += 1
     return counts, found
 
 
-def reduce_case(text: str) -> str | None:
-    """Write a small program in which -O3 differs from the interpreter, or crashes, as in a case; return its path.
+def reduce_case(text: str) -> str:
+    """Reduce a case, with which `text` begins, to a program in which -O3 differs from the interpreter, or crashes."""
+    kind, number, cpu = text.split()[:3]
+    return reduce_subject(kind, int(number), _target(cpu.rstrip(":")), 3)
 
-    `text` begins with the case. MLCC_REDUCE bounds the seconds. None if the case does not fail so on random arrays.
+
+def reduce_subject(kind: str, number: int, target: str, level: int) -> str:
+    """Write a small program whose compiled code differs from the interpreter, or crashes, as in a generated one.
+
+    Return a line with its path. It is judged by random arrays.
     """
-    from mlcc.cli.auto_reduce import reduce_failure
     from mlcc.reduce.outcomes import MACHINE_CODE, Run
+    from mlcc.reduce.program import Program
     from tests.fuzz.subjects import subject
 
-    kind, number, cpu = text.split()[:3]
-    module = subject(kind, int(number)).module
-    target = _target(cpu.rstrip(":"))
+    module = subject(kind, number).module
     public = next(name for name, func in module.functions.items() if not func.is_private)
     tolerance = max(TOLERANCE["float16"], 1e-4)
-    run = Run(target, 3, MACHINE_CODE, public, tolerance, tolerance)
-    return reduce_failure(module, None, run, ["mlcc", "bisect", "FILE", "-t", target, "-O", "3"])
+    run = Run(target, level, MACHINE_CODE, public, tolerance, tolerance)
+    command = ["mlcc", "bisect", "FILE", "-t", target, "-O", str(level)]
+    path = reduce_program(Program(module), run.outcome, command)
+    return "not reduced: random arrays do not show it" if path is None else f"a small program: {path}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

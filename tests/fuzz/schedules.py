@@ -3,8 +3,9 @@
     python -m tests.fuzz.schedules --seconds 300 --seed 1 [--folder DIR] [--only PRIMITIVE]
 
 The final program of a script verifies, reads back from its text, computes in the reference interpreter and compiled
-what the first one did, and its trace replays. Findings go to DIR as NAME.mlc and NAME.mls, with as few steps as show
-them; the case that runs is always there as `case.mlc` and `case.mls`, so that a crash leaves its input.
+what the first one did, and its trace replays. Findings go to DIR as NAME.mlc and NAME.mls, reduced as far as time
+allows (`tests.fuzz.reduction`); the case that runs is always there as `case.mlc` and `case.mls`, so that a crash leaves
+its input.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from mlcc.interp import run_prim_func
 from mlcc.ir.module import IRModule
 from mlcc.ir.tir import ForKind
 from mlcc.passes.schedule.tensor_intrin import register
+from mlcc.reduce.outcomes import run_apart
+from mlcc.reduce.program import Program
 from tests.fuzz.fences import fenced
+from tests.fuzz.reduction import MOST_REDUCED, Check, beginning, read_program, seconds_allowed, smallest
 from tests.interop.schedule import cases, programs
 from tests.interop.schedule.cases import Chooser, Step
 from tests.interop.schedule.intrinsics import INTRINSICS
@@ -256,25 +260,49 @@ def again(case: Case, number: int) -> None:
     finish(player, Case(case.program, taken, case.seed), number, Counts())
 
 
-def shrink(case: Case, number: int, kind: str) -> tuple[Case, str]:
-    """Fewer steps with a finding of the same kind, and what it says."""
-    best, message = case, ""
-    changed = True
-    while changed:
-        changed = False
-        for i in reversed(range(len(best.steps))):
-            fewer = Case(best.program, [*best.steps[:i], *best.steps[i + 1 :]], best.seed)
-            try:
-                again(fewer, number)
-            except Finding as exc:
-                if kind_of(str(exc)) == kind:
-                    best, message, changed = fewer, str(exc), True
-                    break
-    return best, message
+def check_program(program: Program, number: str) -> None:
+    """Run the lines of a script as steps on a program, as case NUMBER. Raises Finding."""
+    again(as_case(program), int(number))
 
 
-def kind_of(message: str) -> str:
-    return re.split(r"[:`\d]", message, maxsplit=1)[0] or message.split("`")[-1][:20]
+def as_case(program: Program, seed: str = "") -> Case:
+    """Return the case whose steps are the lines of a program's script."""
+    found = [re.fullmatch(r"(?:(\w+) = )?sch\.(\w+)\((.*)\)", line) for line in program.script or ()]
+    return Case(mlcc.script(program.module), [Step(m[2], m[3], m[1] or "") for m in found if m], seed)
+
+
+def as_program(case: Case) -> Program:
+    """Return a program with the steps of a case as the lines of its script."""
+    return Program(mlcc.parse(case.program), None, tuple(map(str, case.steps)))
+
+
+def reduce_case(case: Case, check: Check, folder: Path, name: str, message: str) -> tuple[Case, str]:
+    """Write a small case for which a check fails likewise to FOLDER/NAME.mlc and .mls.
+
+    Return it, and what the check says of it; the case itself if it does not fail in a process of its own.
+    """
+    best, _ = smallest(as_program(case), check.outcome)
+    smaller = as_case(best, case.seed)
+    said = run_apart(lambda: _said(check, best), seconds_allowed() or 60.0)
+    message = said if isinstance(said, str) and said else message
+    command = " ".join(f"{folder / name}.mlc" if word == "FILE" else word for word in check.command)
+    write(folder, name, smaller, f"{message}\n{command}")
+    return smaller, message
+
+
+def _said(check: Check, program: Program) -> str:
+    try:
+        check(program)
+    except Exception as exc:
+        return str(exc)
+    return ""
+
+
+def left_behind(folder: Path) -> tuple[Program, Check]:
+    """Return the case that ended its process, and the check that did."""
+    program = read_program(folder / "case.mlc")
+    seed = next(line for line in program.script or () if line.startswith("# seed "))
+    return as_program(as_case(program)), Check("tests.fuzz.schedules:check_program", (seed.rpartition("/")[2],))
 
 
 # ---------------------------------------------------------------- what must hold in the end
@@ -365,15 +393,14 @@ def campaign(seconds: float, seed: str, folder: Path, only: str | None = None, s
             play(number, seed, counts, only, started)
         except Finding as exc:
             case, message = exc.case, str(exc)  # type: ignore[attr-defined]
-            kind = kind_of(message)
+            kind = beginning(message)
             kinds[kind] += 1
-            if kinds[kind] <= 8:
-                smaller, said = shrink(case, number, kind)
-                message = said or message
+            if kinds[kind] <= MOST_REDUCED:
+                check = Check("tests.fuzz.schedules:check_program", (str(number),))
                 name = f"found-{seed}-{number}"
-                write(folder, name, smaller, message)
+                smaller, message = reduce_case(case, check, folder, name, message)
                 steps = "".join(f"\n    {s}" for s in smaller.steps)
-                counts.findings.append(f"{name}: {message}\n{smaller.program}{steps}\n")
+                counts.findings.append(f"{folder / name}.mlc: {message}\n{smaller.program}{steps}\n")
             else:
                 counts.findings.append(f"{seed}-{number}: {message.splitlines()[0]}")
         counts.scripts += 1

@@ -270,7 +270,10 @@ def _lanes(rng: random.Random, seed: int) -> Subject:
     from tests.fuzz.test_lanes import arrays
 
     case = lanes.lanes(seed)
-    return Subject(mlcc.parse(case.text), [arrays(case, seed)], case.text)
+    module = mlcc.parse(case.text)
+    func = module["main"]
+    assert isinstance(func, tir.PrimFunc)
+    return Subject(module, [arrays(func, case, seed)], case.text)
 
 
 MAKERS: dict[str, Callable[[random.Random, int], Subject]] = {

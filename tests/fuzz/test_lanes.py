@@ -17,9 +17,12 @@ import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.passes.lowering.options import LowerOptions
+from mlcc.reduce.program import Program
 from mlcc.targets.llvm.codegen.context import EmitOptions
 from mlcc.targets.llvm.object.compile import Machine
+from mlcc.targets.plan.signature import signature
 from tests.fuzz.fences import fenced
+from tests.fuzz.reduction import Check, note
 from tests.generate.lanes import Case, lanes
 from tests.lower import lower_func
 from tests.targets.arguments import assert_alike
@@ -30,32 +33,45 @@ SHARE = 10
 CPUS = ("x86-64", "x86-64-v3", "x86-64-v4")
 
 
-def arrays(case: Case, seed: int) -> list[np.ndarray]:
+def arrays(func: tir.PrimFunc, case: Case, seed: int) -> list[np.ndarray]:
+    """Small numbers for the buffers of a function; symbols have the values of the case."""
     rng = np.random.default_rng(seed)
-    shape = (case.rows, case.columns)
-    kind = {"bfloat16": "uint16"}.get(case.dtype, case.dtype)
+    sizes = {"m": case.rows, "n": case.columns}
     made = []
-    for _ in range(2):
+    for buffer in func.buffers:
+        assert buffer is not None
+        shape = [sizes[d.name] if isinstance(d, tir.Var) else tir.const_int(d) or 0 for d in buffer.shape]
+        kind = str(buffer.dtype)
+        if buffer.name == "S":
+            made.append(rng.integers(0, 5, shape).astype(kind))
+            continue
         values = rng.integers(0 if kind[0] in "ub" else -9, 9, shape)
-        if case.dtype == "bfloat16":
+        if kind == "bfloat16":
             made.append((values.astype("float32").view("uint32") >> 16).astype("uint16"))
         else:
             made.append((values % 2 == 0) if kind == "bool" else values.astype(kind))
-    return [*made, rng.integers(0, 5, 8).astype("int32")]
+    return made
 
 
 def check(seed: int, cpus: tuple[str, ...]) -> None:
+    check_program(Program(mlcc.parse(lanes(seed).text)), str(seed), *cpus)
+
+
+def check_program(program: Program, number: str, *cpus: str) -> None:
+    """Compare loop code and the code for CPUs with the interpreter on the arrays of a case."""
+    seed = int(number)
     case = lanes(seed)
-    func = mlcc.parse(case.text)["main"]
+    func = program.module["main"]
     assert isinstance(func, tir.PrimFunc)
-    given = arrays(case, seed)
+    given = arrays(func, case, seed)
     expected = [a.copy() for a in given]
     run_prim_func(func, expected)
     options = [LowerOptions(), LowerOptions(edge_limit=0), LowerOptions(mask_bits=frozenset(), vector_lanes=8)]
     lowered = [a.copy() for a in given]
     run_prim_func(lower_func(func, {}, options[seed % 3]), lowered)
     assert_alike(func, lowered, expected, f"loop code of {seed}:\n{case.text}", exact=True)
-    symbols = (case.rows, case.columns) if case.symbolic else ()
+    sizes = {"m": case.rows, "n": case.columns}
+    symbols = tuple(sizes[symbol.name] for symbol in signature(func).symbols)
     for cpu in cpus:
         native = [fenced(a, seed % 2 == 0) for a in given]
         compiled = Native(func, options=EmitOptions(contract=False), machine=Machine(cpu=cpu))
@@ -78,8 +94,16 @@ def _in_child(seeds: range, cpu: str, seconds: float) -> int:
     code = f"from tests.fuzz.test_lanes import main; main({cpu!r}, {seeds.start}, {len(seeds)}, {seconds})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     passed = done.stdout.count(".")
-    assert done.returncode == 0, f"seed {seeds.start + passed} ended with {done.returncode}:\n{done.stderr}"
+    if done.returncode:
+        seed = seeds.start + passed
+        raise AssertionError(f"seed {seed} ended with {done.returncode}:\n{done.stderr}\n{reduce_case(seed, cpu)}")
     return passed
+
+
+def reduce_case(seed: int, cpu: str) -> str:
+    """Reduce the program of a seed, whose code for a CPU is wrong or crashes. Return a line with the path."""
+    program = Program(mlcc.parse(lanes(seed).text))
+    return note(program, Check("tests.fuzz.test_lanes:check_program", (str(seed), cpu)))
 
 
 @pytest.mark.parametrize("cpu", CPUS)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import mlcc
+from tests.fuzz import model_files
 
 ROOT = Path(__file__).parents[2]
 SEED = os.environ.get("MLCC_FUZZ_SEED", "1")
@@ -80,7 +81,9 @@ def test_mutated_model_files_end_in_diagnostics(fuzz_seconds: float, tmp_path: P
     write_seeds(tmp_path)
     command = [sys.executable, "-W", "ignore", "-m", "tests.fuzz.model_files", str(tmp_path), SEED, str(fuzz_seconds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=fuzz_seconds * 3 + 120, cwd=ROOT)
-    assert done.returncode == 0, f"the process ended with {done.returncode}: {done.stderr[-2000:]}"
+    if done.returncode:
+        end = f"the process ended with {done.returncode}: {done.stderr[-2000:]}"
+        raise AssertionError(f"{end}\n{model_files.reduce_left(tmp_path)}")
     findings = [line for line in done.stdout.splitlines() if not line.startswith("done")]
     assert not findings, "\n".join(findings)
     ran = int(done.stdout.split("done ")[1])

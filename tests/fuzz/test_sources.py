@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.fuzz.worker import reduce_left
+
 ROOT = Path(__file__).parents[2]
 SEED = os.environ.get("MLCC_FUZZ_SEED", "1")
 
@@ -17,10 +19,10 @@ def test_mutated_sources_end_in_diagnostics(fuzz_seconds: float) -> None:
     command = [sys.executable, "-m", "tests.fuzz.worker", folder, SEED, "0", "10000000", str(fuzz_seconds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=fuzz_seconds * 3 + 120, cwd=ROOT)
     findings = [line for line in done.stdout.splitlines() if not line.startswith("done")]
-    assert done.returncode == 0, (
-        f"the process ended with {done.returncode} on {folder}/case.mlc ({(Path(folder) / 'argv').read_text()}):\n"
-        f"{done.stderr[-2000:]}"
-    )
+    if done.returncode:
+        left = f"{folder}/case.mlc ({(Path(folder) / 'argv').read_text()})"
+        end = f"the process ended with {done.returncode} on {left}:\n{done.stderr[-2000:]}"
+        raise AssertionError(f"{end}\n{reduce_left(Path(folder))}")
     assert not findings, f"in {folder}:\n" + "\n".join(findings)
     ran = int(done.stdout.split("done ")[1])
     print(f"\n{ran} mutated sources")

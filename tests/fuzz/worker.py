@@ -2,8 +2,8 @@
 
     python -m tests.fuzz.worker FOLDER SEED START COUNT SECONDS
 
-Writes each case to FOLDER/case.mlc before it runs, so that a crash leaves its input. Prints one line per finding and
-`done N` at the end.
+Writes each case to FOLDER/case.mlc before it runs, so that a crash leaves its input. Prints a line per finding, one for
+its reduced file, and `done N` at the end.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.fuzz import file_reduction
 from tests.fuzz.commands import judged
 from tests.fuzz.mutate import mutate
+from tests.fuzz.reduction import MOST_REDUCED
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,10 +74,15 @@ def case(pools: Pools, seed: str, number: int, folder: Path) -> list[str]:
     return argv
 
 
+def reduce_left(folder: Path) -> str:
+    """Reduce the case that ended its process. Return a line with the path."""
+    return file_reduction.note(folder / "case.mlc", (folder / "argv").read_text().split(), DOCUMENTED)
+
+
 def main(folder: Path, seed: str, start: int, count: int, seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
     pools = Pools.read()
-    limit, ran = time.monotonic() + seconds, 0
+    limit, ran, found = time.monotonic() + seconds, 0, 0
     for number in range(start, start + count):
         if time.monotonic() > limit:
             break
@@ -87,6 +94,10 @@ def main(folder: Path, seed: str, start: int, count: int, seconds: float) -> Non
             kept.write_bytes((folder / "case.mlc").read_bytes())
             last = said.strip().splitlines()[-4:]
             print(f"{number}: {problem}: mlcc {' '.join(argv)} (kept as {kept.name}): {' | '.join(last)}", flush=True)
+            found += 1
+            if found <= MOST_REDUCED:
+                words = [str(kept) if word == str(folder / "case.mlc") else word for word in argv]
+                print(f"  {file_reduction.note(kept, words, DOCUMENTED)}", flush=True)
     print(f"done {ran}")
 
 

@@ -15,10 +15,12 @@ from mlcc.interp import run_function
 from mlcc.ir import IRModule
 from mlcc.passes.graph.bind_params import bind
 from mlcc.passes.manage.manager import Pipeline
+from mlcc.reduce.program import Program as Reducible
 from mlcc.verify import check
 
 tvm = pytest.importorskip("tvm")
 
+from tests.fuzz.reduction import Check, reduced  # noqa: E402
 from tests.generate import graphs  # noqa: E402
 from tests.interop.harness import from_tvm, rounded, to_tvm  # noqa: E402
 from tests.passes.arguments import leaves  # noqa: E402
@@ -76,7 +78,17 @@ def assert_same(have: IRModule, want: Any) -> None:
 
 
 def compare(text: str, pipeline: str) -> IRModule:
-    """Run both on one text."""
+    """Run both on one text; a failure names a small program that fails likewise."""
+    with reduced(mlcc.parse(text), Check("tests.interop.test_passes:check_passes", (pipeline,))):
+        return _compare(text, pipeline)
+
+
+def check_passes(program: Reducible, pipeline: str) -> None:
+    """Compare the module that passes give with TVM's."""
+    _compare(mlcc.script(program.module), pipeline)
+
+
+def _compare(text: str, pipeline: str) -> IRModule:
     made = mlcc.run_passes(mlcc.parse(text, name="case.mlc"), pipeline)
     check(made)
     assert_same(made, theirs(text, pipeline))
@@ -182,12 +194,19 @@ def test_fusion_of_generated_graphs_agrees(part: int, all_cases: bool) -> None:
         dtypes = ("float32", "float64", "int32", "int64")
         options = graphs.Options(packed=seed % 2 == 0, branches=seed % 4 == 1, nested=False, dtypes=dtypes)
         module = mlcc.run_passes(graphs.module(seed, options), "normalize")
-        text = mlcc.script(module, dialect="tvm")
-        # lowering has tests of its own; TVM's functions are the ones to fuse, so that only fusion differs
-        lowered = theirs(text, "lower-to-tir,annotate-op-pattern")
-        want = rounded(T.FuseOps()(lowered))
-        have = mlcc.run_passes(from_tvm(lowered), "fuse")
-        tvm.ir.assert_structural_equal(rounded(to_tvm(mlcc.script(have, dialect="tvm"))), want)
+        with reduced(module, Check("tests.interop.test_passes:check_fusion")):
+            check_fusion(Reducible(module))
+
+
+def check_fusion(program: Reducible) -> None:
+    """Compare the groups of operators with TVM's.
+
+    Lowering has tests of its own: TVM's functions are the ones to fuse, so that only fusion differs.
+    """
+    lowered = theirs(mlcc.script(program.module, dialect="tvm"), "lower-to-tir,annotate-op-pattern")
+    want = rounded(T.FuseOps()(lowered))
+    have = mlcc.run_passes(from_tvm(lowered), "fuse")
+    tvm.ir.assert_structural_equal(rounded(to_tvm(mlcc.script(have, dialect="tvm"))), want)
 
 
 GRAPH_PASSES = [

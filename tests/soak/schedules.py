@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.fuzz import schedules
+from tests.fuzz.reduction import Check
 
 
 def prepare(folder: Path) -> None:
@@ -21,7 +22,6 @@ def case(folder: Path, seed: str, number: int) -> str:
         schedules.play(number, f"soak/{seed}", schedules.Counts(), None, started)
     except schedules.Finding as exc:
         found: schedules.Case = exc.case  # type: ignore[attr-defined]
-        smaller, said = schedules.shrink(found, number, schedules.kind_of(str(exc)))
-        schedules.write(here, "reduced", smaller, said or str(exc))
-        return said or str(exc)
+        check = Check("tests.fuzz.schedules:check_program", (str(number),))
+        return schedules.reduce_case(found, check, here, "reduced", str(exc))[1]
     return ""
