@@ -14,6 +14,8 @@ import click
 
 from mlcc import plugins
 from mlcc.cli.options import (
+    SECONDS,
+    TOLERANCE,
     echo_stderr,
     force_option,
     in_option,
@@ -52,8 +54,8 @@ class Given(NamedTuple):
 @level_option
 @target_option("llvm{cpu=native}")
 @click.option("--func", default="main", show_default=True, metavar="NAME", help="The function to run.")
-@click.option("--rtol", type=float, metavar="NUMBER", default=1e-4, show_default=True)
-@click.option("--atol", type=float, metavar="NUMBER", default=1e-5, show_default=True)
+@click.option("--rtol", type=TOLERANCE, metavar="NUMBER", default=1e-4, show_default=True)
+@click.option("--atol", type=TOLERANCE, metavar="NUMBER", default=1e-5, show_default=True)
 @click.option(
     "--work",
     metavar="N",
@@ -63,7 +65,7 @@ class Given(NamedTuple):
     help="Modules of up to this many operations are interpreted, others compiled with --sanitize.",
 )
 @click.option("--reduce", "output", metavar="FILE", help="Also write a small program to FILE in which the same fails.")
-@click.option("--time", "seconds", type=float, default=120.0, show_default=True, metavar="SECONDS",
+@click.option("--time", "seconds", type=SECONDS, default=120.0, show_default=True, metavar="SECONDS",
               help="With --reduce: the time after which the smallest program so far is the result.")  # fmt: skip
 @force_option
 def command(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlcc.cli.options import check_data_option, data_option, echo_stderr, force_option, model_options
+from mlcc.cli.options import TOLERANCE, check_data_option, data_option, echo_stderr, force_option, model_options
 
 if TYPE_CHECKING:
     from mlcc.array_files import ArrayFile
@@ -49,6 +49,7 @@ DIFFERENT = 3
 @click.option("--size", "sizes", multiple=True, metavar="NAME=N", help="A size for --compare, such as b=2; repeatable.")
 @click.option(
     "--rtol",
+    type=TOLERANCE,
     metavar="NUMBER",
     default=1e-4,
     show_default=True,

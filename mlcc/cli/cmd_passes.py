@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from mlcc.cli.options import (
+    TOLERANCE,
     CommandWithDumps,
     data_option,
     dump_observers,
@@ -73,8 +74,8 @@ from mlcc.passes.manage.levels import MEANING, level_of
 @click.option("--check-work", metavar="N", type=click.IntRange(0), default=10_000_000, show_default=True,
               help="--check-each interprets up to this many operations, else compiles with --sanitize.")  # fmt: skip
 @click.option("--func", metavar="NAME", default="main", show_default=True, help="The function that --check-each runs.")
-@click.option("--rtol", metavar="NUMBER", default=1e-4, show_default=True)
-@click.option("--atol", metavar="NUMBER", default=1e-5, show_default=True)
+@click.option("--rtol", type=TOLERANCE, metavar="NUMBER", default=1e-4, show_default=True)
+@click.option("--atol", type=TOLERANCE, metavar="NUMBER", default=1e-5, show_default=True)
 @target_option("llvm")
 @warnings_option
 def command(

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcc.cli.options import force_option, level_option, load_option, pipeline_option, size_option, target_option
+from mlcc.cli.options import (
+    SECONDS,
+    TOLERANCE,
+    force_option,
+    level_option,
+    load_option,
+    pipeline_option,
+    size_option,
+    target_option,
+)
 
 if TYPE_CHECKING:
     from mlcc.reduce.program import Program
@@ -37,7 +46,7 @@ _CODE = re.compile(r"E\d{4}")
 @size_option
 @click.option(
     "--rtol",
-    type=float,
+    type=TOLERANCE,
     metavar="NUMBER",
     default=1e-4,
     show_default=True,
@@ -45,13 +54,13 @@ _CODE = re.compile(r"E\d{4}")
 )
 @click.option(
     "--atol",
-    type=float,
+    type=TOLERANCE,
     metavar="NUMBER",
     default=1e-5,
     show_default=True,
     help="With `differs`: the absolute tolerance.",
 )
-@click.option("--time", "seconds", type=float, default=120.0, show_default=True, metavar="SECONDS",
+@click.option("--time", "seconds", type=SECONDS, default=120.0, show_default=True, metavar="SECONDS",
               help="The time after which the smallest text so far is the result.")  # fmt: skip
 @force_option
 def command(

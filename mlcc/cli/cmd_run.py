@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlcc.cli.options import (
+    TOLERANCE,
     env_option,
     extern_options,
     inputs_options,
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     help="Compare the results with those of PyTorch (.pt2) or ONNX Runtime (.onnx), which run FILE or the MODEL it was "
     "imported from, with your rights, or of the interpreter; exit 3 if they differ.",
 )  # fmt: skip
-@click.option("--rtol", metavar="NUMBER", default=1e-5, show_default=True)
-@click.option("--atol", metavar="NUMBER", default=1e-6, show_default=True)
+@click.option("--rtol", type=TOLERANCE, metavar="NUMBER", default=1e-5, show_default=True)
+@click.option("--atol", type=TOLERANCE, metavar="NUMBER", default=1e-6, show_default=True)
 @click.option("--func", metavar="NAME", help="The function to run (default: main, or the only one).")
 @click.option(
     "--emulate", is_flag=True, help="Emulate GPU code on the CPU, and report data races and invalid accesses."

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlcc.cli.options import data_option, force_option, level_option, refuse_options, target_option, threads_option
+from mlcc.cli.options import (
+    FiniteNumber,
+    data_option,
+    force_option,
+    level_option,
+    refuse_options,
+    target_option,
+    threads_option,
+)
 
 if TYPE_CHECKING:
     from mlcc.files import Content
@@ -82,7 +90,7 @@ def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str
 @click.option(
     "--until",
     metavar="SHARE",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteNumber(0, min_open=True),
     default=0.9,
     show_default=True,
     help="Stop tuning a kernel at this fraction of the machine's peak.",

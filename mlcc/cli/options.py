@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,20 @@ if TYPE_CHECKING:
 
 
 _TEMP_FILE_THRESHOLD = 1 << 28  # objects of at least this many bytes are loaded through a temporary file
+
+
+class FiniteNumber(click.FloatRange):
+    """A number within bounds; NaN, which compares with nothing, and infinities are refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+TOLERANCE = FiniteNumber(0)
+SECONDS = FiniteNumber(0, min_open=True)
 
 
 def target_option(default: str) -> Callable[[Any], Any]:

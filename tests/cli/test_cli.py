@@ -76,6 +76,20 @@ def f32(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
+NUMBERS = [
+    ("bisect", "--rtol"), ("bisect", "--atol"), ("bisect", "--time"), ("reduce", "--rtol"), ("reduce", "--atol"),
+    ("reduce", "--time"), ("run", "--rtol"), ("run", "--atol"), ("passes", "--rtol"), ("passes", "--atol"),
+    ("import", "--rtol"), ("tune", "--until"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "option"), NUMBERS)
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "-inf", "x"])
+def test_numbers_are_finite_and_within_bounds(mlcc: Tool, command: str, option: str, value: str) -> None:
+    mlcc(command, "model.mlc", option, value, code=2)
+    assert f"Invalid value for '{option}'" in mlcc.err
+
+
 # ---------------------------------------------------------------- what works
 
 

@@ -10,6 +10,7 @@ they do not). Exit code 1 if this run found something; the files are in FOLDER/f
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 import shutil
@@ -30,8 +31,8 @@ RECORD_SECONDS = 600.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.soak", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--hours", type=float, default=0.0)
-    parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--hours", type=duration, default=0.0)
+    parser.add_argument("--seconds", type=duration, default=0.0)
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "soak")
     parser.add_argument("--only", help="surfaces, with commas: " + ", ".join(BY_NAME))
     parser.add_argument("--seed", help="the seed of a new campaign")
@@ -66,6 +67,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, progress in campaign.state.surfaces.items():
         print(f"{name:10} {progress.cases:9,} cases {progress.findings:5} findings {progress.seconds:8.0f} s")
     return int(len(campaign.state.findings) > known)
+
+
+def duration(text: str) -> float:
+    """Read a length of time. Raises ValueError."""
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise ValueError(text)
+    return number
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.fuzz.children import NoSubject
 from tests.soak import record
+from tests.soak.__main__ import main
 from tests.soak.campaign import Campaign, State
 from tests.soak.surfaces import SURFACES, Surface
 
@@ -104,6 +105,13 @@ def test_a_run_is_bounded_by_time(tmp_path: Path, surface: Surface, monkeypatch:
     made.run(25.0)
     assert ran == [25.0, 25.0, 25.0]
     assert (tmp_path / "state.json").exists()
+
+
+@pytest.mark.parametrize("words", [("--hours", "nan"), ("--seconds", "-1"), ("--hours", "inf"), ("--seconds", "x")])
+def test_lengths_of_time_that_are_none(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--no-record", *words])
+    assert f"argument {words[0]}: invalid duration value: '{words[1]}'" in capsys.readouterr().err
 
 
 def test_the_surface_furthest_from_its_goal_is_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
