@@ -84,3 +84,17 @@ def test_beside_a_constant_it_is_one_instruction() -> None:
     text = "@R.function\ndef main(x: R.Tensor((1024,), 'float32')):\n    return R.nn.relu(x)\n"
     made = mlcc.build(mlcc.parse(text), "llvm{cpu=x86-64-v3}").emit("asm").decode()
     assert "vmaxps" in made and "vcmp" not in made and "vblend" not in made
+
+
+def test_maxima_of_a_softmax_are_single_instructions() -> None:
+    """NaN reaches the result through the exponentials, so neither vectors, nor lanes, nor tails are compared."""
+    text = "@R.function\ndef main(x: R.Tensor((9, 1009), 'float32')):\n    return R.nn.softmax(x)\n"
+    made = mlcc.build(mlcc.parse(text), "llvm{cpu=x86-64-v4}").emit("asm").decode()
+    kernel = made[made.index("kernel.softmax") : made.index("vmulps")]
+    assert "vmaxps" in kernel and "vcmp" not in kernel
+    for run in _everywhere("R.nn.softmax(x)", (9, 1009)):
+        for place in (0, 700, 1008):
+            x = np.random.default_rng(0).normal(size=(9, 1009)).astype("float32")
+            x[1, place] = NAN
+            found = run(x)
+            assert np.isnan(found[1]).all() and not np.isnan(np.delete(found, 1, 0)).any()

@@ -106,3 +106,24 @@ def test_a_loop_of_one_iteration_that_drives_nothing() -> None:
     sch = schedule(UNIT.replace("6, 1)", "6, 2)"))
     with refused("E0664", "drives no reduce axis|repeats block"):
         sch.rfactor(sch.get_loops("B")[2], factor_axis=0)
+
+
+def test_operands_that_are_assumed_to_be_numbers_stay_so() -> None:
+    """A NaN that a maximum may leave out may be left out of the maxima of parts."""
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8, 60), "float32"), B: T.Buffer((8,), "float32")):
+    for i, k in T.grid(8, 60):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.min_value("float32")
+            B[vi] = T.max(B[vi], {})
+"""
+    for operand, count in (("T.assume_number(A[vi, vk])", 3), ("A[vi, vk]", 0)):
+        sch = schedule(text.format(operand))
+        sch.pad_reduction(sch.get_loops("B")[1], 16)
+        sch.rfactor(sch.split(sch.get_loops("B")[1], [None, 16])[1], 1)
+        sch.rfactor(sch.split(sch.get_loops("B")[1], [None, 4])[1], 1)
+        assert sch.mod.script().count("T.assume_number") == count
+        assert_same_results(mlcc.parse(text.format(operand)), sch.mod)

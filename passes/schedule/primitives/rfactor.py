@@ -5,6 +5,8 @@ See Suriana, Adams and Kamil, "Parallel associative reductions in Halide" (CGO 2
 
 from __future__ import annotations
 
+import math
+
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import conjunct_operands
 from mlcc.ir import construct as c
@@ -226,11 +228,26 @@ def _combination(
             values.append(value)
     place = substitute(parts.indices, renamed)
     loads = tuple(c.load(b, *place[:axis], rf_var, *place[axis:]) for b in partial)
-    body, init = reduction_statements(parts, parts.buffers, place, loads)
+    operands = tuple(
+        c.call(load.dtype, "assume_number", load) if _is_assumed_number(operand) else load
+        for load, operand in zip(loads, parts.rhs, strict=True)
+    )
+    body, init = reduction_statements(parts, parts.buffers, place, operands)
     outputs = tuple(tir.BufferRegion(b, points(place)) for b in parts.buffers)
     reads = tuple(tir.BufferRegion(load.buffer, points(load.indices)) for load in loads)
     combined = tir.Block(block.name, tuple(axes), reads, outputs, body, init, annotations=block.annotations)
     return tir.BlockRealize(tuple(values), guard, combined)
+
+
+def _is_assumed_number(operand: tir.Expr) -> bool:
+    """Return True if a NaN in an operand of a minimum or maximum may be left out, and so one in partial results."""
+    match operand:
+        case tir.Call(op=tir.Op(name="tir.assume_number")):
+            return True
+        case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(_, yes, tir.FloatImm(value=value))):
+            return not math.isnan(value) and _is_assumed_number(yes)
+        case _:
+            return False
 
 
 # ---------------------------------------------------------------- the two nests

@@ -248,6 +248,8 @@ def _never_nan(expr: tir.Expr) -> bool:
             return not value.dtype.is_float
         case tir.Call(op=tir.Op(name="tir.assume_number")):
             return True
+        case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(_, yes, no)):
+            return _never_nan(yes) and _never_nan(no)
         case _:
             return False
 
