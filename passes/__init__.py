@@ -91,6 +91,7 @@ PASSES: dict[str, str | type[Pass]] = {  # registered passes are classes
     "remove-unused-outputs": "mlcc.passes.graph.remove_unused_outputs:RemoveUnusedOutputs",
     "remove-unused-parameters": "mlcc.passes.graph.remove_unused_parameters:RemoveUnusedParameters",
     "resolve-views": "mlcc.passes.gpu.views:ResolveViews",
+    "reuse-outputs": "mlcc.passes.lowering.output_reuse:ReuseOutputs",
     "rewrite": "mlcc.passes.patterns.rewrite:Rewrite",
     "rewrite-dataflow-reshape": "mlcc.passes.graph.rewrite_dataflow_reshape:RewriteDataflowReshape",
     "schedule": "mlcc.passes.schedule.schedule_pass:ApplyScript",

@@ -51,14 +51,14 @@ class BufferUses:
 
 
 class AccessCollector:
-    """Collect the accesses in loop code.
+    """Collect the accesses in loop code of allocated buffers, and of some `parameters`.
 
     `uses` are by data variable. `loose` are variables whose value may change between executions or is no expression of
     other variables. `jumps`: a loop may be left early.
     """
 
-    def __init__(self) -> None:
-        self.uses: dict[tir.Var, BufferUses] = {}
+    def __init__(self, parameters: Iterable[tir.Buffer] = ()) -> None:
+        self.uses: dict[tir.Var, BufferUses] = {b.data: BufferUses(tir.AllocBuffer(b), ()) for b in parameters}
         self.loose: set[tir.Var] = set()
         self.jumps = False
         self.values: dict[tir.Var, Expr] = {}  # of bound names

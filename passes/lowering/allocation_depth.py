@@ -61,6 +61,11 @@ def is_self_contained(accesses: Sequence[Access], depth: int, loose: set[tir.Var
     return all(a.writes or any(w.number < a.number and _covers(w, a, depth, loose) for w in writes) for a in accesses)
 
 
+def is_overwritten(access: Access, store: Access, depth: int, loose: set[tir.Var]) -> bool:
+    """Return True if `store`, in a later statement of the scope at `depth`, is proved to write the accessed element."""
+    return _covers(store, access, depth, loose)
+
+
 def _covers(store: Access, load: Access, depth: int, loose: set[tir.Var]) -> bool:
     """Return True if `store` is proved to write the element of `load` in the same execution of the scope at `depth`."""
     common = depth

@@ -27,8 +27,8 @@ BACKEND = Backend(
     levels={**LEVELS, "O2": _SCHEDULED, "O3": _SCHEDULED},
     lowering=(
         "init-empty-reductions", "simplify-arg-updates", "realize-blocks", "simplify-divisions", "serialize-threads",
-        "compact-buffers", "flatten-buffers", "pad-temporaries", "partition-loops", "vectorize-loops",
-        "transpose-registers", "unroll-loops", "select-parallel-loops",
+        "reuse-outputs", "compact-buffers", "flatten-buffers", "pad-temporaries", "partition-loops",
+        "vectorize-loops", "transpose-registers", "unroll-loops", "select-parallel-loops",
     ),
     sanitizing=(
         "mark-new-outputs", "init-empty-reductions", "realize-blocks", "serialize-threads", "insert-index-checks",

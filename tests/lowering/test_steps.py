@@ -167,7 +167,7 @@ def test_allocations_stand_before_their_first_use() -> None:
     body = [
         loop(i, 4, c.store(t, i, i)),
         loop(j, 4, c.store(u, c.load(t, j), j)),
-        loop(k, 4, c.store(a, c.load(u, k), k)),
+        loop(k, 4, c.store(a, c.load(u, c.sub(3, k)), k)),
     ]
     lowered = lower_func(func([a], block("root", [], body, allocs=[u, t, unused])))
     kinds = [(type(s).__name__, s.buffer.name if isinstance(s, tir.AllocBuffer) else "") for s in lowered.body]
