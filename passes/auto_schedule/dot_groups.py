@@ -21,7 +21,7 @@ from mlcc.passes.auto_schedule.nests import (
     stores_disjointly,
     vectorizable_loop,
 )
-from mlcc.passes.auto_schedule.products import exists, read_index
+from mlcc.passes.auto_schedule.products import read_index
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.auto_schedule.tiles import Tile
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
@@ -162,7 +162,7 @@ def schedule_corrections(
     """Schedule the sums that correct a flipped operand; return the other blocks. `step`: the columns of a panel."""
     rest = []
     for other in others:
-        if not exists(kernel, other) or kernel.sch.get(other) is kernel.sch.get(epilogue):
+        if not kernel.exists(other) or kernel.sch.get(other) is kernel.sch.get(epilogue):
             continue
         stage = kernel.stage(other)
         if not stage.reduced or len(stage.stores) != 1 or kernel.is_output(stage):

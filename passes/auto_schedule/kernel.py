@@ -7,6 +7,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Generic, NoReturn, TypeVar
 
+from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.cpu_tables import CpuFacts
@@ -203,6 +204,14 @@ class AnyKernel(Generic[Facts]):
 
     def loops(self, block: BlockRV) -> list[LoopRV]:
         return self.sch.get_loops(block)
+
+    def exists(self, handle: BlockRV | LoopRV) -> bool:
+        """Return True if a block or loop still exists."""
+        try:
+            self.sch.get(handle)
+        except CompileError:
+            return False
+        return True
 
 
 def _stage(tree: Tree, realize: tir.BlockRealize) -> Stage:

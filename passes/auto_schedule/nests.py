@@ -95,7 +95,31 @@ def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
             notes.append(f"vectors of {lanes}")
     if parallel:
         notes += [words for words in (_parallelize(kernel, stage, groups, fused),) if words]
+    if vector is not None and _separates_phases(stage, vector):
+        _unroll_inner(kernel, fused[1:])
     return f"`{stage.block.name}`: {', '.join(notes) or 'serial: too little work'}"
+
+
+def _separates_phases(stage: Stage, vector: int) -> bool:
+    """Return True if a stage loads elements at a stride under conditions, such as the even columns of padded rows.
+
+    Where a row ends differs between phases, so that vectors with and without conditions are in no loops of their own.
+    """
+    conditional = any(isinstance(node, tir.Call) and name_of(node) == "if_then_else" for node in stage.calls)
+    return conditional and any(step not in (0, 1) for step in stage.steps_by(vector))
+
+
+def _unroll_inner(kernel: Kernel, loops: list[LoopRV]) -> None:
+    """Unroll the innermost of nested loops up to a number of vectors, so that their conditions are constants."""
+    count = 1
+    for handle in reversed(loops):
+        loop = kernel.sch.get(handle) if kernel.exists(handle) else None
+        if loop is None or loop.kind is not tir.ForKind.SERIAL:
+            return
+        count *= tir.const_int(loop.extent) or MAX_UNROLLED_VECTORS + 1
+        if count > MAX_UNROLLED_VECTORS:
+            return
+        kernel.sch.unroll(handle)
 
 
 def vectorizable_loop(stage: Stage, candidates: list[int]) -> int | None:
@@ -192,6 +216,7 @@ def parallelize_outer(kernel: Kernel, loops: list[LoopRV]) -> bool:
     return True
 
 
+MAX_UNROLLED_VECTORS = 16  # of a copy whose conditions differ between vectors
 PIECES_PER_CORE = 4  # parallel pieces per core, for load balance
 
 

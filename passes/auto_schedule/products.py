@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlcc.arith.structural_keys import same_expr
-from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, match_contraction
 from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
@@ -81,17 +80,8 @@ def shared_columns(kernel: Kernel, product: Contraction, rows: int | None) -> in
 def schedule_others(kernel: Kernel, blocks: Sequence[BlockRV], epilogue: BlockRV) -> None:
     """Schedule the stages apart from the product and its epilogue, each by itself."""
     for block in blocks:
-        if exists(kernel, block) and kernel.sch.get(block) is not kernel.sch.get(epilogue):
+        if kernel.exists(block) and kernel.sch.get(block) is not kernel.sch.get(epilogue):
             kernel.say((reduce_nest if kernel.stage(block).reduced else spatial_nest)(kernel, block))
-
-
-def exists(kernel: AnyKernel[Any], block: BlockRV) -> bool:
-    """Return True if a block still exists."""
-    try:
-        kernel.sch.get(block)
-    except CompileError:
-        return False
-    return True
 
 
 def accumulate_locally(

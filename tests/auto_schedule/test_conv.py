@@ -79,6 +79,15 @@ def test_columns_that_are_far_apart_are_copied_in_vectors(size: int) -> None:
     assert_same_results(mod)
 
 
+@pytest.mark.parametrize(("channels", "size", "unrolled"), [(13, 31, 2), (1, 31, 2), (2, 73, 2), (3, 603, 0)])
+def test_where_phases_of_copied_rows_end_is_known_at_compile_time(channels: int, size: int, unrolled: int) -> None:
+    """Even and odd columns of a padded row end at different vectors, whose conditions are constants if written out."""
+    mod = convolution("NCHW", [7, size], (channels, 13), [5, 5], stride=2, tail=False)
+    printed = mlcc.script(assert_same_results(mod, target="llvm{cpu=x86-64-v4}"))
+    lines = printed[: printed.index('T.block("x_pad")')].splitlines()[-5:]
+    assert sum("in T.unroll(" in line for line in lines) == unrolled
+
+
 @pytest.mark.parametrize("size", [21, 56])
 def test_windows_of_one_column_read_the_data_in_place(size: int) -> None:
     mod = convolution("NCHW", [5, size], (8, 12), [1, 1])
