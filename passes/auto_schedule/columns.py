@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import reduce
 from math import gcd
 
+from mlcc.arith.conditions import conjuncts
 from mlcc.ir import tir
-from mlcc.ir.node import walk
+from mlcc.ir.node import find, walk
+from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import (
@@ -25,6 +27,7 @@ from mlcc.passes.auto_schedule.nests import (
 from mlcc.passes.auto_schedule.padded_copies import copied_windows, place_copies, windows_along
 from mlcc.passes.auto_schedule.stage import CALL_OPERATIONS, Access, Stage
 from mlcc.passes.auto_schedule.tuning_choices import nearest_first
+from mlcc.passes.lowering.loop_partition import ALONE, PARTITION
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 MAX_OPTIONS = 6  # most options for the vectors or rows of a tile
@@ -305,7 +308,7 @@ def _schedule_stage(kernel: Kernel, block: BlockRV, outer_count: int, tile: Tile
         sch.reorder(*(loops[n] for n in (*reduced, *other_spatial)), *parts)
         for n in other_spatial:
             sch.unroll(loops[n])
-        _unroll_window(kernel, stage, [(n, loops[n]) for n in reduced])
+        _unroll_window(kernel, stage, [(n, loops[n]) for n in reduced], [n for n in spatial if stage.extents[n] != 1])
     elif parts:
         sch.reorder(*(loops[n] for n in other_spatial), *parts)
     if parts:
@@ -314,17 +317,37 @@ def _schedule_stage(kernel: Kernel, block: BlockRV, outer_count: int, tile: Tile
     return loops[reduced[0]] if reduced else None
 
 
-def _unroll_window(kernel: Kernel, stage: Stage, reduced: list[tuple[int, LoopRV]]) -> None:
-    """Unroll the innermost loops of a reduction as long as their product is small."""
+def _unroll_window(
+    kernel: Kernel, stage: Stage, reduced: list[tuple[int, LoopRV]], tile_positions: list[int]
+) -> None:  # fmt: skip
+    """Unroll the innermost loops of a reduction as long as their product is small.
+
+    An outermost loop that decides on the padding of a whole tile, such as that over the rows of a window, stays a loop
+    and divides where padding begins: unrolled, it would take a copy of the tile for every edge of the data.
+    """
+    several = [n for n, (position, _) in enumerate(reduced) if stage.extents[position] != 1]
+    outermost = (
+        several[0] if len(several) > 1 and _selects_padding(stage, reduced[several[0]][0], tile_positions) else None
+    )
     iterations, candidates = 1, [0]
     for number, (position, _) in enumerate(reversed(reduced), 1):
         iterations *= stage.extents[position] or 2 * UNROLL_LIMIT + 1
         if iterations > 2 * UNROLL_LIMIT:
             break
         candidates.append(number)
-        if iterations <= UNROLL_LIMIT:
+        if iterations <= UNROLL_LIMIT and (outermost is None or number < len(reduced) - outermost):
             candidates[0] = number
     about = f"innermost loops of `{stage.block.name}` that are unrolled"
     count = kernel.choose("unrolled", about, list(dict.fromkeys((*candidates, 0))))
     for _, loop in [*reversed(reduced)][:count]:
         kernel.sch.unroll(loop)
+    if outermost is not None and count < len(reduced) - outermost:
+        kernel.sch.annotate(reduced[outermost][1], PARTITION, ALONE)
+
+
+def _selects_padding(stage: Stage, position: int, tile_positions: list[int]) -> bool:
+    """Return True if a condition depends on the loop at `position`, and on loops around the tile but none in it."""
+    var, own = stage.loops[position].var, {stage.loops[n].var for n in tile_positions}
+    conditions = [node.args[0] for node in find(stage.block.body, tir.Call) if node.op == tir.Op("tir.if_then_else")]
+    compared = [used_vars(substitute(part, stage.axes)) for whole in conditions for part in conjuncts(whole)]
+    return any(var in used and len(used) > 1 and not used & own for used in compared)

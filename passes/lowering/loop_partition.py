@@ -9,7 +9,8 @@ A condition counts if it compares sums of loop variables, some of them of loops 
 those give a range of the outer variable in which it always holds. A serial loop is divided into that range and what is
 before and after it; in a parallel one, each iteration asks where it is, also by the quotients and remainders of its
 variable, which loops that were fused leave. Bodies that would become long are not copied, nor are those of loops with
-the annotation `mlcc.partition` of 0.
+the annotation `mlcc.partition` of 0. A loop with an annotation of 1 is the only one that conditions on its variable
+divide: the loops around it are not copied on account of them.
 
 Where a size is unknown and the inner loops are unrolled, the last iteration branches on how much of it is left, so that
 a register tile with fewer rows runs without conditions, too:
@@ -46,6 +47,7 @@ from mlcc.passes.lowering.vector_legality import linear_form
 from mlcc.passes.manage.stages import FLAT
 
 PARTITION = "mlcc.partition"  # the annotation of a loop that is not divided, with the value 0
+ALONE = 1  # its value for a loop that conditions on its variable divide instead of the loops around it
 # all copies in a function, or in each of its versions for sizes, are at most so many times as long as one may be
 _MAX_COPIES = 8
 _MAX_TAILS = 16  # most branches on what is left of an iteration
@@ -64,6 +66,7 @@ class _Guard:
     domains: dict[tir.Var, Interval]
     values: dict[tir.Var, Expr]
     unrolled: frozenset[tir.Var] = frozenset()
+    inner: bool = True  # it mentions variables of these loops
 
     @property
     def excess(self) -> Expr:
@@ -82,6 +85,8 @@ class _Span:
     ends: list[Expr] = field(default_factory=list)
     guards: set[int] = field(default_factory=set)
     tail: _Tail | None = None
+    below: set[int] = field(default_factory=set)  # conditions that fail in every iteration before the span
+    above: set[int] = field(default_factory=set)  # ... and in every one after it
 
 
 @dataclass(slots=True)
@@ -136,7 +141,7 @@ class _Partitioner(TirMutator):
 
     def _partition_serial(self, loop: tir.For) -> list[Stmt] | None:
         """Return the loop split into parts; None if nothing is gained."""
-        always, span = self._span(loop.var, loop.body)
+        always, span = self._span(loop.var, loop.body, tir.const_int(loop.annotations.get(PARTITION, 0)) == ALONE)
         body = _ConditionDropper(always).body(loop.body) if always else loop.body
         whole: tir.For = replace(loop, body=body)
         if not self._affords(span, body, bool(span.starts) + bool(span.ends)):
@@ -151,12 +156,16 @@ class _Partitioner(TirMutator):
         self._budget -= size * copies
         return True
 
-    def _span(self, var: tir.Var, body: Body) -> tuple[set[int], _Span]:
-        """Return the conditions that hold for every value of a variable, and the span in which the others hold."""
+    def _span(self, var: tir.Var, body: Body, alone: bool = False) -> tuple[set[int], _Span]:
+        """Return the conditions that hold for every value of a variable, and the span in which the others hold.
+
+        With `alone`, conditions that mention no variable of a loop inside count, too.
+        """
         always: set[int] = set()
         span = _Span()
         cut: list[_Guard] = []
-        for guard in _guards(var, body):
+        inner = False  # whether a condition mentions a variable of a loop inside: it may hold in parts of an iteration
+        for guard in _guards(var, body, alone):
             bound = _upper_bound(guard, self._analyzer)
             if bound is None:
                 continue
@@ -170,11 +179,18 @@ class _Partitioner(TirMutator):
             if factor > 0:  # factor * var + rest <= 0
                 end = c.add(c.floordiv(c.negate(rest), factor), 1)
                 span.ends.append(self._analyzer.simplify(end))
+                span.above.add(id(guard.condition))
                 cut.append(guard)
             else:
                 start = c.floordiv(c.add(rest, -factor - 1), -factor)
                 span.starts.append(self._analyzer.simplify(start))
+                span.below.add(id(guard.condition))
+            inner = inner or guard.inner
             span.guards.add(id(guard.condition))
+        if inner or len(_distinct(span.starts)) > 1:
+            span.below.clear()
+        if inner or len(_distinct(span.ends)) > 1:
+            span.above.clear()
         span.tail = self._tail(var, cut)
         return always, span
 
@@ -306,10 +322,11 @@ class _Partitioner(TirMutator):
         parts: list[Stmt] = []
         start, end = (self._bind_value(value, loop, parts) for value in (start, end))
         if span.starts:
-            parts += self._part(loop, low, start, copy_body(loop.body, {}))
+            parts += self._part(loop, low, start, copy_body(_failing(span.below, loop.body), {}))
         parts += self._part(loop, start, end, main)
         if span.ends:
-            parts += self._part(loop, end, high, self._by_what_is_left(loop.var, span, loop.body, lambda body: body))
+            body = _failing(span.above, loop.body)
+            parts += self._part(loop, end, high, self._by_what_is_left(loop.var, span, body, lambda body: body))
         return parts
 
     def _bind_value(self, value: Expr, loop: tir.For, stmts: list[Stmt]) -> Expr:
@@ -352,9 +369,9 @@ def _upper_bound(guard: _Guard, analyzer: Analyzer) -> Expr | None:
     return None if used_vars(bound) & guard.domains.keys() else bound
 
 
-def _guards(var: tir.Var, body: Body) -> list[_Guard]:
-    """Return the comparisons in a body that mention a variable and one of an inner loop."""
-    finder = _GuardFinder(var)
+def _guards(var: tir.Var, body: Body, alone: bool) -> list[_Guard]:
+    """Return the comparisons in a body that mention a variable and, unless `alone`, one of an inner loop."""
+    finder = _GuardFinder(var, alone)
     finder.body(body)
     return finder.guards
 
@@ -380,9 +397,10 @@ class _FusedIndices(TirMutator):
 
 
 class _GuardFinder:
-    def __init__(self, var: tir.Var) -> None:
+    def __init__(self, var: tir.Var, alone: bool) -> None:
         self.guards: list[_Guard] = []
         self._var = var
+        self._alone = alone
         self._domains: dict[tir.Var, Interval] = {}
         self._values: dict[tir.Var, Expr] = {}
         self._hidden: set[tir.Var] = set()  # bound inside to values without a linear form
@@ -406,7 +424,9 @@ class _GuardFinder:
             else:
                 self._hidden.add(stmt.var)
         if isinstance(stmt, tir.For):
-            if tir.const_int(stmt.step) in (None, 1):
+            if tir.const_int(stmt.annotations.get(PARTITION, 0)) == ALONE:
+                self._hidden.add(stmt.var)
+            elif tir.const_int(stmt.step) in (None, 1):
                 self._domains[stmt.var] = from_range(tir.Range(stmt.min, stmt.extent))
                 if stmt.kind is ForKind.UNROLLED:
                     self._unrolled.add(stmt.var)
@@ -433,9 +453,10 @@ class _GuardFinder:
                 continue
             used = used_vars(part.lhs) | used_vars(part.rhs)
             used |= {v for var in used if var in self._values for v in used_vars(self._values[var])}
-            if self._var in used and used & self._domains.keys() and not used & self._hidden:
+            inner = bool(used & self._domains.keys())
+            if self._var in used and (inner or self._alone) and not used & self._hidden:
                 unrolled = frozenset(self._unrolled & self._domains.keys())
-                self.guards.append(_Guard(part, dict(self._domains), dict(self._values), unrolled))
+                self.guards.append(_Guard(part, dict(self._domains), dict(self._values), unrolled, inner))
 
 
 def _is_index(part: tir.BinaryOp) -> bool:
@@ -469,6 +490,11 @@ class _ConditionDropper(_ConditionReplacer):
 
     def __init__(self, holds: set[int]) -> None:
         super().__init__(dict.fromkeys(holds, tir.TRUE))
+
+
+def _failing(conditions: set[int], body: Body) -> Body:
+    """Return a body without the code for conditions, given by their ids, that fail."""
+    return _ConditionReplacer(dict.fromkeys(conditions, c.const(False))).body(body) if conditions else body
 
 
 class _ConditionFolder(Folding):

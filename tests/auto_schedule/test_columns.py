@@ -123,6 +123,19 @@ def test_windows_of_any_size_keep_results(
         )
 
 
+@pytest.mark.parametrize("size", [6, 7, 13])
+@pytest.mark.parametrize(("window", "stride"), [(3, 1), (3, 2), (5, 1), (5, 3)])
+def test_padding_above_and_below_takes_no_copies_of_a_tile(size: int, window: int, stride: int) -> None:
+    """The loop over the rows of a window divides by itself, whichever rows of it lie outside the data."""
+    for mod in (
+        grouped("NHWC", [size, 2 * size], 33, (1, 1), window, stride, 1),
+        pool("max", "NHWC", [size, 2 * size], 33, window, stride, window // 2),
+        pool("avg", "NHWC", [size, 2 * size], 33, window, stride, 1),
+    ):
+        made = mlcc.script(assert_same_results(mod))
+        assert '"mlcc.partition": 1' in made
+
+
 @pytest.mark.parametrize("stride", [2, 3, 4, 5])
 def test_every_second_third_and_fourth_element(stride: int) -> None:
     """Strided vectors are picked from a few loads; the last one ends where the data end."""

@@ -9,7 +9,7 @@ import pytest
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.ir.node import walk
+from mlcc.ir.node import find, walk
 from mlcc.machine import host
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.targets.llvm.codegen.context import EmitOptions
@@ -99,6 +99,50 @@ def test_parallel_loops_ask_where_they_are() -> None:
     (loop,) = (s for s in lowered.body if isinstance(s, tir.For))
     assert loop.kind is tir.ForKind.PARALLEL
     assert conditions(lowered) == [1, 16]
+
+
+WINDOW = """
+for y in T.parallel(H):
+    for r in T.serial(3, annotations={"mlcc.partition": ALONE}):
+        for x in T.unroll(2):
+            B[y * 2 + x] = B[y * 2 + x] + T.if_then_else(0 <= y + r - 1 and y + r - 1 < H, A[(y + r - 1) * 2 + x], -1.0)
+"""
+
+
+def window(height: str, alone: int) -> tir.PrimFunc:
+    """Sums over three rows of two columns, with a row of -1 above and below."""
+    made = parse(WINDOW.replace("H", height).replace("ALONE", str(alone)), "n" if height == "n" else "")
+    size = "n * T.int64(2)" if height == "n" else str(2 * int(height))
+    text = mlcc.script(made).replace("(n,)", f"({size},)").replace("(37,)", f"({size},)")
+    return mlcc.parse(text)["main"]  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("height", ["9", "n"])
+def test_a_loop_that_is_divided_alone(height: str) -> None:
+    """Three parts, without conditions, where dividing the loop around it would make nine; the edges load nothing."""
+    lowered = lower_func(window(height, 1))
+    (rows,) = (n for n in walk(lowered) if isinstance(n, tir.For) and n.kind is tir.ForKind.PARALLEL)
+    parts = [n for n in rows.body if isinstance(n, tir.For)]
+    assert len(parts) == 3
+    assert not any(
+        isinstance(n, tir.IfThenElse) or n.op == tir.Op("tir.if_then_else")
+        for n in find(lowered, tir.IfThenElse, tir.Call)
+    )
+    loads = [any(n.buffer.name.startswith("A") for n in find(part, tir.BufferLoad)) for part in parts]
+    assert loads == [False, True, False]
+
+
+@pytest.mark.parametrize("alone", [0, 1])
+@pytest.mark.parametrize("height", [1, 2, 3, 9])
+def test_a_loop_that_is_divided_alone_computes_the_same(height: int, alone: int) -> None:
+    data = np.random.default_rng(0).random((height, 2), np.float32)
+    padded = np.full((height + 2, 2), -1, np.float32)
+    padded[1:-1] = data
+    expected = (padded[:-2] + padded[1:-1]) + padded[2:]
+    for func, symbols in ((window(str(height), alone), ()), (window("n", alone), (height,))):
+        out = fenced(np.zeros(2 * height, np.float32), before=False)
+        assert Native(func, machine=V3)(fenced(data.ravel(), before=False), out, symbols=symbols) == 0
+        np.testing.assert_array_equal(out.reshape(height, 2), expected)
 
 
 FUSED = """
