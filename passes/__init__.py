@@ -46,6 +46,7 @@ PASSES: dict[str, str | type[Pass]] = {  # registered passes are classes
     "ewise-fma": "mlcc.passes.graph.ewise_fma:EwiseFma",
     "expand-matrix-calls": "mlcc.passes.gpu.matrix_calls:ExpandMatrixCalls",
     "expand-tuple-arguments": "mlcc.passes.graph.expand_tuple_arguments:ExpandTupleArguments",
+    "fixed-point-products": "mlcc.passes.precision.fixed_point:FixedPointProducts",
     "flatten-buffers": "mlcc.passes.lowering.flatten:FlattenBuffers",
     "fold-batch-norm": "mlcc.passes.graph.fold_batch_norm:FoldBatchNorm",
     "fold-constants": "mlcc.passes.graph.fold_constants:FoldConstants",

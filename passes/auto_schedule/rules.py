@@ -15,6 +15,7 @@ from mlcc.passes.auto_schedule.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     Rule("winograd", "winograd:winograd"),
+    Rule("fixed-point", "fixed_point:fixed_point"),
     Rule("decoded", "decoded:decoded"),
     Rule("matvec", "matvec:matvec"),
     Rule("matmul", "matmul:matmul"),

@@ -11,8 +11,8 @@ MAX_ROWS = 32  # with more rows, decoding weights in advance pays
 COLUMNS = 16  # whose multiples are whole vectors of any CPU
 
 
-def decodes_weight(call: relax.Expr) -> bool:
-    """Return True for a product of a matrix with few or an unknown number of rows, which is computed in vectors."""
+def decodes_weight(call: relax.Expr, multiple: int = COLUMNS) -> bool:
+    """Return True for a product of few or an unknown number of rows with a matrix that has a multiple of columns."""
     if not is_call(call, "relax.matmul"):
         return False
     left, right = (arg.struct_info for arg in call.args)  # type: ignore[attr-defined]
@@ -20,4 +20,6 @@ def decodes_weight(call: relax.Expr) -> bool:
     if m is None or n is None or len(n) != 2:
         return False
     depth, columns = (tir.const_int(extent) or 1 for extent in n)
-    return prod(tir.const_int(extent) or 1 for extent in m[:-1]) <= MAX_ROWS and not depth % 2 and not columns % COLUMNS
+    return (
+        prod(tir.const_int(extent) or 1 for extent in m[:-1]) <= MAX_ROWS and not depth % 2 and not columns % multiple
+    )

@@ -122,6 +122,8 @@ def _is_uniform(root: Expr, loop: _Loop, size: int) -> bool | None:
             places: tuple[Expr, ...] = node.indices
         elif isinstance(node, (tir.LT, tir.LE, tir.GT, tir.GE)):
             places = (node.lhs, node.rhs)
+        elif isinstance(node, tir.Var) and node not in (loop.lane, loop.step):
+            continue
         elif isinstance(node, (tir.Var, tir.BufferStore)):
             return None
         else:

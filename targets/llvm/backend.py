@@ -17,7 +17,7 @@ from mlcc.passes.manage.levels import (
 
 _SCHEDULED = (
     f"{SHAPES},canonicalize,integer-products,{SHARED_WORK_DECODING},auto-layout,{FOLDED_DECODING},dead-code,"
-    f"winograd,{LOWERED},split-kernels,fold-transposes,dead-code,{FUSED_DECODING},{PROMOTED},"
+    f"winograd,fixed-point-products,{LOWERED},split-kernels,fold-transposes,dead-code,{FUSED_DECODING},{PROMOTED},"
     "version-kernels,version-sizes,auto-schedule,pack-weights"
 )
 BACKEND = Backend(

@@ -134,13 +134,12 @@ def test_constant_weights_stay_encoded(matrix: str, scales: int, zeros: str) -> 
             "            R.output(y)\n        return y\n"
         )
         module = bind_params("main", {"q": q, "s": s, "z": z.astype("int8")})(module)
-        lowered = mlcc.run_passes(module, "O2", target="llvm{cpu=znver4}")
-        assert any("dequantize" in name for name in lowered.functions) == stays
-        given = x if rows != "64" else np.repeat(x, 32, 0)
-        found = mlcc.load(mlcc.build(module, "llvm{cpu=native}"))["main"](given)
-        np.testing.assert_allclose(
-            found, expected if rows != "64" else np.repeat(expected, 32, 0), rtol=1e-4, atol=1e-2
-        )
+        given, wanted = (x, expected) if rows != "64" else (np.repeat(x, 32, 0), np.repeat(expected, 32, 0))
+        for cpu, name in (("x86-64-v3", "dequantize"), ("znver4", "fixed_point")):
+            lowered = mlcc.run_passes(module, "O2", target=f"llvm{{cpu={cpu}}}")
+            assert any(name in function for function in lowered.functions) == stays
+            found = mlcc.load(mlcc.build(module, f"llvm{{cpu={'native' if cpu == 'znver4' else cpu}}}"))["main"](given)
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-2)
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])

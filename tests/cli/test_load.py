@@ -154,7 +154,11 @@ def place(found: str) -> tuple[str, int, int, str]:
         ("from mlcc import ops\nops.register('nn.relu', ops.Impl('x'))\n", (2, 1, "E0551"), "operator `nn.relu`"),
         ("from mlcc import ops\nops.register('a', ops.Impl('x: what'))\n", (2, 1, "E0550"), "not a parameter"),
         (ONE_FILE.replace('"rows-in-parallel"', '"matmul"'), (RULE, 1, "E0551"), "there is a rule `matmul` already"),
-        (ONE_FILE.replace("_parallel))", "_parallel, before='x'))"), (RULE, 1, "E0550"), "none of winograd, decoded"),
+        (
+            ONE_FILE.replace("_parallel))", "_parallel, before='x'))"),
+            (RULE, 1, "E0550"),
+            "none of winograd, fixed",
+        ),
     ],
 )
 def test_what_cannot_be_loaded_is_shown_at_its_place(

@@ -68,8 +68,8 @@ STOREYS = """
     mlcc.passes.auto_schedule.as_script mlcc.passes.auto_schedule.auto_pass mlcc.passes.auto_schedule.apply_tuned
     mlcc.passes.auto_schedule.by_rule
     mlcc.passes.graph
-    mlcc.passes.fusion mlcc.passes.precision
-    mlcc.passes.patterns mlcc.passes.convolution
+    mlcc.passes.fusion
+    mlcc.passes.patterns mlcc.passes.convolution mlcc.passes.precision
     mlcc.passes.attention mlcc.passes.layout mlcc.passes.recognition
     mlcc.targets.plan mlcc.targets.artifact
     mlcc.targets.launch

@@ -1,0 +1,208 @@
+"""The pass `fixed-point-products`: what it takes, and how exact the products are, judged by NumPy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import mlcc
+from mlcc.interp import run_function
+from mlcc.ir.module import IRModule
+from mlcc.passes.graph.bind_params import bind
+from mlcc.targets.llvm.backend import BACKEND
+from tests.auto_schedule.kernels import chosen
+
+NATIVE, VNNI = "llvm{cpu=native}", "llvm{cpu=icelake-server}"
+UNIT = 2.0**-24
+
+
+class Product:
+    """A module with `y = x @ w` for constant weights `w` of few bits, and the same weights in float64."""
+
+    def __init__(
+        self, rows: int | str, depth: int, columns: int, group: int, bits: int = 4, zeros: str = "half",
+        dtype: str = "float32", scale_dtype: str = "float32", signed: bool = False, tail: tuple[str, ...] = (),
+        result: str = "y", seed: int = 0,
+    ) -> None:  # fmt: skip
+        random = np.random.default_rng(seed)
+        each, half = 8 // bits, 1 << (bits - 1)
+        codes = random.integers(0, 1 << bits, (depth, columns)).astype("uint8")
+        parts = [codes[at::each] << np.uint8(bits * at) for at in range(each)]
+        self.packed = np.bitwise_or.reduce(parts)
+        values = codes.astype("int64")
+        if signed:
+            values -= (values >= half) * 2 * half
+            self.packed = self.packed.view("int8") if bits == 8 else self.packed
+        low, high = (-half, half) if signed else (0, 2 * half)
+        kind = "int8" if signed else "uint8"
+        points = {
+            "half": np.array(0 if signed else half, kind), "none": np.array(0, kind),
+            "groups": random.integers(low, high, (depth // group, columns)).astype(kind),
+        }[zeros]  # fmt: skip
+        scales = (random.random((depth // group, columns)) * 0.1 + 0.01).astype(scale_dtype)
+        spread = np.repeat(points.astype("int64"), group, 0) if points.ndim else points.astype("int64")
+        self.decoded = (values - spread) * np.repeat(scales.astype("float64"), group, 0)
+        self.range = 2.0**bits * np.repeat(scales.astype("float64"), group, 0)
+        shape = f'"{rows}"' if isinstance(rows, str) else rows
+        unpacked = "p" if bits == 8 else f'R.unpack_bits(p, axis=0, bits={bits}, out_dtype="{kind}")'
+        stated = (
+            f'p: R.Tensor({self.packed.shape}, "{self.packed.dtype}"), s: R.Tensor({scales.shape}, "{scale_dtype}")'
+        )
+        lines = (f'w = R.dequantize({unpacked}, s, z, axis=0, out_dtype="{dtype}")', "y = R.matmul(x, w)", *tail)
+        body = "".join(f"        {line}\n" for line in lines)
+        text = (
+            f'@R.function\ndef main(x: R.Tensor(({shape}, {depth}), "{dtype}"), {stated}, '
+            f'z: R.Tensor({points.shape}, "{kind}"), b: R.Tensor(({columns},), "{dtype}")):\n'
+            f"    with R.dataflow():\n{body}        R.output({result})\n    return {result}\n"
+        )
+        self.bias = random.standard_normal(columns).astype(dtype)
+        self.module: IRModule = mlcc.parse(text)
+        bound = {"p": self.packed, "s": scales, "z": points, "b": self.bias}
+        self.module.functions["main"] = bind(self.module["main"], bound, "main", self.module, False)
+
+    def build(self, target: str = NATIVE) -> Any:
+        """Compile as at -O2, but without folding small weights before the pass."""
+        return mlcc.build(self.module, target, pipeline=f"normalize,fixed-point-products,{BACKEND.levels['O2']}")
+
+    def load(self, target: str = NATIVE) -> Any:
+        return mlcc.load(self.build(target))["main"]
+
+    def is_taken(self, target: str = VNNI) -> bool:
+        """Whether the pass makes the product a function in fixed point, which the rule of that name schedules."""
+        made = mlcc.run_passes(self.module, "normalize,fixed-point-products", target=target)
+        if "matmul_fixed_point" not in made.functions:
+            return False
+        assert chosen(made, target)["matmul_fixed_point"].rule == "fixed-point"
+        return True
+
+    def bound(self, x: np.ndarray, chunk: int) -> np.ndarray:
+        """The error that is admitted: of the data in units, and of sums in float32."""
+        rows, depth = x.shape
+        greatest = np.abs(x.astype("float64")).reshape(rows, depth // chunk, chunk).max(2).repeat(chunk, 1)
+        return (8 + depth // chunk) * UNIT * greatest @ self.range
+
+
+def data(rows: int, depth: int, dtype: str = "float32", seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, depth)).astype(dtype)
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    rows=st.integers(1, 9),
+    groups=st.integers(1, 5),
+    group=st.sampled_from([16, 32, 64, 96, 160, 256]),
+    columns=st.sampled_from([16, 17, 64, 75, 144, 210]),
+    bits=st.sampled_from([4, 8, 4, 2, 1]),
+    zeros=st.sampled_from(["half", "none", "groups"]),
+    signed=st.booleans(),
+    half_scales=st.booleans(),
+)
+@example(1, 3, 32, 80, 4, "groups", False, True)
+@example(2, 1, 1024, 64, 8, "half", True, False)
+@example(1, 1, 10016, 16, 4, "groups", True, False)
+@example(5, 2, 32, 1001, 8, "groups", True, True)
+def test_products_are_within_the_bound(
+    rows: int, groups: int, group: int, columns: int, bits: int, zeros: str, signed: bool, half_scales: bool
+) -> None:
+    product = Product(
+        rows, groups * group, columns, group, bits, zeros, "float32", "float16" if half_scales else "float32", signed
+    )
+    chunk = next((n for n in range(min(group, 128), 0, -1) if group % n == 0 and n % (32 // bits) == 0), None)
+    assert product.is_taken() == (chunk is not None)
+    x = data(rows, groups * group)
+    error = np.abs(product.load()(x) - x.astype("float64") @ product.decoded)
+    assert (error <= product.bound(x, chunk or 1)).all()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 7, 40])
+def test_an_unknown_number_of_rows(rows: int) -> None:
+    product = Product("m", 128, 96, 32, zeros="groups")
+    assert product.is_taken()
+    x = data(rows, 128)
+    assert (np.abs(product.load()(x) - x.astype("float64") @ product.decoded) <= product.bound(x, 32)).all()
+
+
+def test_small_integers_are_multiplied_exactly() -> None:
+    """Data of up to 22 bits in a chunk lose nothing; with scales of powers of two nothing is rounded at all."""
+    product = Product(3, 256, 64, 64)
+    x = np.random.default_rng(5).integers(-(2**20), 2**20, (3, 256)).astype("float32")
+    scaled = product.load()(x)
+    assert (np.abs(scaled - x.astype("float64") @ product.decoded) <= 8 * UNIT * (np.abs(x) @ product.range)).all()
+    ones = (np.arange(256) == 77).astype("float32")[None].repeat(3, 0)
+    np.testing.assert_allclose(product.load()(ones), product.decoded[[77, 77, 77]], rtol=4 * UNIT)
+
+
+def test_chunks_of_any_magnitude() -> None:
+    """Each chunk has its own unit, from the greatest numbers to zeros."""
+    product = Product(1, 256, 64, 32, zeros="groups")
+    main = product.load()
+    for exponent in (-120, -60, 0, 60, 110):
+        x = data(1, 256)
+        x[:, 32:64] *= 2.0**exponent
+        x[:, 64:96] = 0
+        error = np.abs(main(x).astype("float64") - x.astype("float64") @ product.decoded)
+        assert (error <= product.bound(x, 32) + 2.0**-120).all()
+    assert not main(np.zeros((1, 256), "float32")).any()
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_rows_that_are_not_finite_are_nan(bad: float) -> None:
+    product = Product(3, 128, 32, 32)
+    x = data(3, 128)
+    expected = x.astype("float64") @ product.decoded
+    x[1, 77] = bad
+    y = product.load()(x)
+    assert np.isnan(y[1]).all()
+    np.testing.assert_allclose(y[[0, 2]], expected[[0, 2]], rtol=1e-4, atol=1e-4)
+
+
+def test_float16() -> None:
+    product = Product(2, 256, 64, 32, dtype="float16", scale_dtype="float16", zeros="groups")
+    assert product.is_taken()
+    x = data(2, 256, "float16")
+    expected = x.astype("float64") @ product.decoded
+    np.testing.assert_allclose(product.load()(x), expected, rtol=2.0**-10, atol=1e-4)
+
+
+def test_epilogues_are_computed_with_the_panels() -> None:
+    tail = ("c = R.add(y, b)", "g = R.sigmoid(c)", "d = R.multiply(c, g)")
+    product = Product(2, 128, 80, 32, tail=tail, result="d")
+    x = data(2, 128)
+    y = x.astype("float64") @ product.decoded + product.bias
+    np.testing.assert_allclose(product.load()(x), y / (1 + np.exp(-y)), rtol=1e-5, atol=1e-5)
+
+
+def test_the_interpreter_agrees() -> None:
+    product = Product(2, 64, 32, 32, zeros="groups")
+    made = mlcc.run_passes(product.module, "normalize,fixed-point-products,lower-to-tir", target=VNNI)
+    x = data(2, 64)
+    interpreted = run_function(made, "main", [x])
+    np.testing.assert_allclose(interpreted, product.load()(x), rtol=1e-6, atol=1e-6)
+    assert (np.abs(interpreted - x.astype("float64") @ product.decoded) <= product.bound(x, 32)).all()
+
+
+def test_what_is_left_alone() -> None:
+    assert not Product(33, 128, 32, 32).is_taken()  # many rows: weights are decoded before
+    assert not Product(1, 128, 32, 4).is_taken()  # a group is less than a word of eight rows
+    assert not Product(1, 128, 32, 32).is_taken("llvm{cpu=haswell}")  # no instruction
+    assert not Product(1, 128, 32, 32).is_taken("llvm{cpu=x86-64}")
+    assert Product(1, 128, 32, 32).is_taken("llvm{cpu=alderlake}")
+
+
+@pytest.mark.parametrize(
+    ("target", "instruction"),
+    [
+        (VNNI, "vpdpbusd"),
+        ("llvm{cpu=alderlake}", "vpdpbusd"),
+        ("llvm{triple=aarch64-linux-gnu cpu=neoverse-n1}", "sdot"),
+        ("llvm{triple=aarch64-linux-gnu cpu=neoverse-v1}", "usdot"),
+    ],
+)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_code_multiplies_bytes_in_groups(target: str, instruction: str, bits: int) -> None:
+    product = Product(1, 256, 128, 32, bits)
+    assert instruction in product.build(target).emit("asm").decode()
