@@ -10,7 +10,7 @@ from mlcc.passes.auto_schedule.fallback import schedule_alone
 from mlcc.passes.auto_schedule.inlining import inline_all_but
 from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_outer
-from mlcc.passes.auto_schedule.products import elementwise_consumer, exists
+from mlcc.passes.auto_schedule.products import elementwise_consumer
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 FIXED_POINT = "mlcc.fixed_point"  # annotation of the block that multiplies digits and weights: the columns of a panel
@@ -45,7 +45,7 @@ def fixed_point(kernel: Kernel) -> str:
     sch.decompose_reduction(block, word)
     sch.decompose_reduction(scaled, chunk)
     for other in others:
-        if exists(kernel, other):
+        if kernel.exists(other):
             schedule_alone(kernel, other)
     kernel.say(f"panels of {columns} columns, sums of 4 products at a time")
     return f"`{stage.block.name}` multiplies in fixed point"
