@@ -300,3 +300,45 @@ def test_what_the_author_of_a_block_left_out_stays_so() -> None:
     sch = schedule(UNSTATED)
     sch.compute_inline("C")
     assert "D" in [r.buffer.name for r in sch.get(sch.get_block("B")).reads]
+
+
+TRANSPOSED = """
+@T.prim_func
+def main(A: T.Buffer((6, 4), "float32"), C: T.Buffer((4, 6), "float32")):
+    B = T.alloc_buffer((4, 6), "float32")
+    for i, j in T.grid(6, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vj, vi] = A[vi, vj]
+    for j, i in T.grid(4, 6):
+        with T.block("C"):
+            vj, vi = T.axis.remap("SS", [j, i])
+            C[vj, vi] = B[vj, vi] + T.float32(1)
+"""
+
+
+def assert_text_reads_back(sch: mlcc.Schedule) -> None:
+    """The text of the module gives the module again."""
+    assert mlcc.structural_equal(mlcc.parse(str(sch.mod)), sch.mod)
+
+
+def test_a_block_declares_no_accesses_of_its_own_buffers() -> None:
+    """Inlining infers the regions of the blocks around anew; what a block allocates is not visible outside of it."""
+    sch = schedule(CHAINED)
+    sch.blockize(sch.get_loops("B")[1])
+    sch.cache_read("B", "S", "local")
+    sch.compute_inline("S")
+    outer = sch.get(sch.get_block("B_o"))
+    assert [[r.buffer.name for r in regions] for regions in (outer.reads, outer.writes)] == [["A"], ["B"]]
+    assert_text_reads_back(sch)
+    assert_same_results(mlcc.parse(CHAINED), sch.mod)
+
+    sch = schedule(TRANSPOSED)
+    outer_ref = sch.blockize(sch.get_loops("B")[1])
+    sch.cache_write(outer_ref, 0, "global")
+    sch.cache_write("B", 0, "local")
+    sch.reverse_compute_inline("B_global")
+    outer = sch.get(sch.get_block("B_o"))
+    assert [[r.buffer.name for r in regions] for regions in (outer.reads, outer.writes)] == [["A"], ["B"]]
+    assert_text_reads_back(sch)
+    assert_same_results(mlcc.parse(TRANSPOSED), sch.mod)

@@ -80,7 +80,9 @@ class ScopeRewriter:
         self._record_buffers(block)
         rewritten = map_children(block, self.visit)
         if any(r.buffer in self.buffers for r in (*rewritten.reads, *rewritten.writes)):
-            reads, writes = access_regions(rewritten, self._visible)
+            own = {buffer.data for buffer in block.alloc_buffers}
+            outer = {data: buffer for data, buffer in self._visible.items() if data not in own}
+            reads, writes = access_regions(rewritten, outer)
             rewritten = replace(rewritten, reads=reads, writes=writes)
         if rewritten is not block:
             self.reuse[block] = rewritten
