@@ -342,3 +342,35 @@ def test_a_block_declares_no_accesses_of_its_own_buffers() -> None:
     assert [[r.buffer.name for r in regions] for regions in (outer.reads, outer.writes)] == [["A"], ["B"]]
     assert_text_reads_back(sch)
     assert_same_results(mlcc.parse(TRANSPOSED), sch.mod)
+
+
+def test_padding_beside_other_statements_is_a_block_of_its_own() -> None:
+    """The copy in the loops of the writer stays."""
+    sch = schedule(CHAINED)
+    sch.write_at(sch.get_loops("S")[0], "S", 0, "local")
+    sch.transform_layout("S_local", ("read", 0), lambda i, j: (i // 3, i % 3, j), pad_value=0.0)
+    assert sch.get(sch.get_block("buffer_S_local_padding")).name
+    assert_same_results(mlcc.parse(CHAINED), sch.mod)
+
+
+GUARDED = """
+@T.prim_func
+def main(A: T.Buffer((3, 4), "float32"), B: T.Buffer((3, 4), "float32")):
+    S = T.alloc_buffer((4, 4), "float32")
+    for i in range(4):
+        if i < 3:
+            for j in range(4):
+                with T.block("S"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    S[vi, vj] = A[vi, vj] * A[vi, vj]
+    for i, j in T.grid(3, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = S[vi, vj] + T.float32(1)
+"""
+
+
+def test_padding_under_a_condition_is_a_block_of_its_own() -> None:
+    sch = schedule(GUARDED)
+    sch.transform_layout("S", ("write", 0), lambda i, j: (i // 3, i % 3, j), pad_value=0.0)
+    assert_same_results(mlcc.parse(GUARDED), sch.mod)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.index_map import map_indices
@@ -34,7 +35,8 @@ class PaddingPlan:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Write:
     """A store to the buffer, the innermost block around it, and the loops from the outermost to the innermost one
-    that its indices use. `in_order`: these loops are the dimensions of the buffer, one by one."""
+    that its indices use. `in_order`: these loops are the dimensions of the buffer, one by one, with nothing else in
+    the outer ones."""
 
     store: tir.BufferStore
     realize: tir.BlockRealize | None
@@ -133,6 +135,7 @@ class _Writes:
             and loop.kind is tir.ForKind.SERIAL
             for loop, index, size in zip(loops, store.indices, self._buffer.shape, strict=True)
         )
+        in_order = in_order and all(outer.body == (inner,) for outer, inner in pairwise(loops))
         self._writes.append(_Write(store, self._realize, loops, in_order))
 
 
