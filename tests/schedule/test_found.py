@@ -374,3 +374,34 @@ def test_padding_under_a_condition_is_a_block_of_its_own() -> None:
     sch = schedule(GUARDED)
     sch.transform_layout("S", ("write", 0), lambda i, j: (i // 3, i % 3, j), pad_value=0.0)
     assert_same_results(mlcc.parse(GUARDED), sch.mod)
+
+
+GATHER = """
+@T.prim_func
+def main(A: T.Buffer((3, 5), "float32"), B: T.Buffer((6, 10), "float32")):
+    for i, j in T.grid(6, 10):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi // 2, (vi + vj) // 4]
+"""
+
+
+@pytest.mark.parametrize(("inlined", "left"), [("index_0", "index_1"), ("index_1", "index_0")])
+def test_a_copy_at_computed_indices_comes_after_them(inlined: str, left: str) -> None:
+    """Inlining one index states the block's regions by what it loads: the other index."""
+    sch = schedule(GATHER)
+    sch.cache_index("B", "global")
+    sch.compute_inline(inlined)
+    with refused("E0642", rf"index `index_var_.*` before `{left}` writes it"):
+        sch.reindex_cache_read("B", "A", "local", lambda i, j: (j, i))
+    sch.compute_inline(left)
+    sch.reindex_cache_read("B", "A", "local", lambda i, j: (j, i))
+    assert_same_results(mlcc.parse(GATHER), sch.mod)
+
+
+def test_computed_indices_in_an_earlier_stage_serve_a_copy() -> None:
+    sch = schedule(CHAINED.replace("S[vi, vj] + T", "S[(vi + vj) // 2, vj] + T"))
+    before = sch.mod
+    sch.cache_index("B", "global")
+    sch.reindex_cache_read("B", "S", "local", lambda i, j: (j, i))
+    assert_same_results(before, sch.mod)

@@ -14,6 +14,7 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import TRUE, Expr, IterKind, Range
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.schedule.analysis.checks import scope_root
+from mlcc.passes.schedule.analysis.scope import scope_info
 from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.index_maps import IndexMapArg, index_dtype, resolve_sampled
 from mlcc.passes.schedule.primitives.cache import check_no_prior_value
@@ -51,7 +52,8 @@ def reindex_cache_read(
 
     Refused unless the block reads one element at a time (E0643), at indices that use the same axes as those of the
     map, which must not take two elements to one (E0653); for an unknown scope (E0641); if several blocks write the
-    buffer (E0640); and if the scope of the block is no pipeline (E0659).
+    buffer (E0640); if an index is computed only after the copy (E0642); and if the scope of the block is no pipeline
+    (E0659).
     """
     check_scope(storage_scope)
     tree, node = block.tree, block.block
@@ -123,6 +125,7 @@ def _insert_reindexed(
         raise Refusal("E0653", f"the index map does not fit block `{block.name}`: {exc}", block) from None
     used = _used_axes(block, region.buffer, old, new)
     _check_one_to_one(block, index_map, used)
+    _check_indices_known(tree, block, (*old, *new), spot)
     cache = _cache(region.buffer, storage, shape)
     stage = _stage(tree, ref.realize, used, ElementCopy(region.buffer, old, cache, new, writing), spot)
     inside = {n for n in walk(block) if isinstance(n, tir.Block)} if writing else {block}
@@ -183,6 +186,22 @@ def _check_one_to_one(block: tir.Block, index_map: tir.IndexMap, used: list[tir.
     for var, value in zip(kept, recovered, strict=True):
         if not analyzer.prove_equal(value, var):
             raise Refusal("E0653", f"{what}: the indices do not determine `{var.name}`", block)
+
+
+def _check_indices_known(tree: Tree, block: tir.Block, indices: Sequence[Expr], spot: InsertionPoint) -> None:
+    """Refuse (E0642) indices that load a buffer which is written after the copy, or between it and `block`."""
+    scope = tree.scope(block)
+    assert scope is not None
+    info = scope_info(tree, scope)
+    behind = [r.block for r in tree.child_realizes(spot.before)] if spot.before is not None else []
+    first = min(info.blocks.index(one) for one in (block, *behind))
+    for load in (node for index in indices for node in walk(index) if isinstance(node, tir.BufferLoad)):
+        for writer in info.writers.get(load.buffer, ()):
+            if info.blocks.index(writer) >= first:
+                raise Refusal(
+                    "E0642", f"the copy would use the index `{load}` before `{writer.name}` writes it", (block, writer),
+                    f'inline the index first: `sch.compute_inline("{writer.name}")`',
+                )  # fmt: skip
 
 
 def _without_constants(index: Expr) -> Expr:
