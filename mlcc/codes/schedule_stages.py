@@ -25,7 +25,7 @@ CODES: dict[str, tuple[str, str]] = {
     "E0644": (
         "a block that does not access the buffer as required",
         "`cache_inplace` takes a buffer that the block both reads and writes; `cache_write` the block that writes it; "
-        "`read_at` and `write_at` a loop below which it is read, or written, in one run.",
+        "`read_at` and `write_at` a loop below which it is read, or written without gaps, in one run.",
     ),
     "E0645": (
         "a block that cannot be inlined",

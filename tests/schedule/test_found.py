@@ -405,3 +405,38 @@ def test_computed_indices_in_an_earlier_stage_serve_a_copy() -> None:
     sch.cache_index("B", "global")
     sch.reindex_cache_read("B", "S", "local", lambda i, j: (j, i))
     assert_same_results(before, sch.mod)
+
+
+def test_elements_between_those_written_are_not_copied() -> None:
+    sch = schedule(elementwise(8))
+    sch.transform_block_layout("B", lambda i: (i % 4, i // 4))
+    with refused("E0644", r"`B` may leave out some of `B\[ax0:ax0 \+ 5\]`"):
+        sch.write_at(sch.get_loops("B")[0], "B", 0, "local")
+    sch = schedule(elementwise(8))
+    sch.transform_block_layout("B", lambda i: (i // 4, i % 4))
+    sch.write_at(sch.get_loops("B")[0], "B", 0, "local")
+    assert_same_results(mlcc.parse(elementwise(8)), sch.mod)
+
+
+def test_two_writers_without_a_gap_share_a_cache() -> None:
+    sch = schedule(HALVES)
+    sch.write_at(sch.get_loops("low")[0], "low", 0, "local")
+    assert_same_results(mlcc.parse(HALVES), sch.mod)
+    with refused("E0644", r"`low` and `high` may leave out some of `B\[i, 0:9\]`"):
+        apart = schedule(HALVES.replace("vj + 4]", "vj + 5]").replace("(4, 8)", "(4, 9)"))
+        apart.write_at(apart.get_loops("low")[0], "low", 0, "local")
+
+
+HALVES = """
+@T.prim_func
+def main(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4, 8), "float32")):
+    for i in range(4):
+        for j in range(4):
+            with T.block("low"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj]
+        for j in range(4):
+            with T.block("high"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj + 4] = A[vi, vj] * T.float32(2)
+"""

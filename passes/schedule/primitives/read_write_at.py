@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import Interval, eval_range, from_range, union
+from mlcc.arith.region_bound import strict_bound, union_lower_bound
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import Attrs, walk
 from mlcc.ir.tir import TRUE, Expr, ForKind, IterKind, Range
 from mlcc.ir.visit import substitute
-from mlcc.passes.schedule.analysis.bindings import bindings, loop_domain, vars_of
+from mlcc.passes.schedule.analysis.bindings import analyzer_of, bindings, loop_domain, vars_of
 from mlcc.passes.schedule.analysis.block_access import exact_region
 from mlcc.passes.schedule.analysis.checks import scope_root
+from mlcc.passes.schedule.analysis.region_cover import covers, over_loops, region_text
 from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -58,7 +60,8 @@ def write_at(
                  B[i, 0:8] = B_local[i, 0:8]        # the block "B_local", which is returned
 
     `block` says which buffer. Refused if the loop's body does not write it, reads it after the last write, or before
-    the first one (E0644), for an unknown scope (E0641), and if the scope of the loop is no pipeline (E0659).
+    the first one, or leaves gaps in what it writes (E0644), for an unknown scope (E0641), and if the scope of the loop
+    is no pipeline (E0659).
     """
     place = write_buffer_index.of(block.block, "write")
     state.recorded["write_buffer_index"] = place.index
@@ -75,6 +78,8 @@ def _insert_copy(state: State, ref: LoopRef, buffer: tir.Buffer, storage: str, r
     # all threads of a shared memory may read it; each copies back what it has written itself
     spans = _accessed_region(tree, loop, buffer, cache.scope if reading else "global", reading)
     _check_inside(tree, loop, buffer, spans, reading)
+    if not reading:
+        _check_written(tree, loop, buffer, spans)
     source, target = (buffer, cache) if reading else (cache, buffer)
     copy = _copy_block(tree, loop, spans, source, target, f"{buffer.name}_{storage}")
 
@@ -219,6 +224,30 @@ def _check_inside(tree: Tree, loop: tir.For, buffer: tir.Buffer, spans: list[Ran
                     f"{words} the region of `{buffer.name}` in block `{block.name}`: in dimension {n} {part}, {region}"
                 )
                 raise Refusal("E0644", words, loop, help)
+
+
+def _check_written(tree: Tree, loop: tir.For, buffer: tir.Buffer, spans: list[Range]) -> None:
+    """Refuse (E0644) a copy of elements that an iteration of the loop may leave out: nothing may be in the cache."""
+    analyzer = analyzer_of(tree)
+    boxes: list[list[Interval]] = []
+    writers = []
+    for realize in child_realizes(loop.body):
+        region = region_of(realize.block.writes, buffer, realize.block)
+        if region is not None:
+            writers.append(realize.block)
+            written = over_loops(realize, exact_region(realize.block, region, writing=True).region)
+            domain = loop_domain(tree, tree.parent(realize), loop)
+            box = strict_bound(written, domain, realize.predicate, analyzer)
+            if box is not None:
+                boxes.append(box)
+    copied = [from_range(span) for span in spans]
+    if not spans or boxes and covers(buffer.shape, union_lower_bound(boxes), copied, analyzer):
+        return
+    names = " and ".join(f"`{b.name}`" for b in dict.fromkeys(writers))
+    words = f"in one iteration of `{loop.var.name}` {names} may leave out some of {region_text(buffer, copied)}"
+    raise Refusal(
+        "E0644", f"{words}, so the copy would contain garbage", (loop, *writers), "use a loop further outside"
+    )
 
 
 def _range(interval: Interval, extent: Expr, analyzer: Analyzer) -> Range:
