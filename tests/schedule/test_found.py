@@ -440,3 +440,38 @@ def main(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4, 8), "float32")):
                 vi, vj = T.axis.remap("SS", [i, j])
                 B[vi, vj + 4] = A[vi, vj] * T.float32(2)
 """
+
+
+def test_nothing_is_copied_into_a_cache_before_it_is_written() -> None:
+    """A block made of several reads a buffer that they alone write."""
+    sch = schedule(CHAINED)
+    sch.blockize(["S", "B"])
+    with refused("E0642", "nothing writes `S` before block `outer_S_B_`"):
+        sch.cache_inplace("outer_S_B_", "S", "local")
+    sch.cache_write("outer_S_B_", "S", "local")
+    assert_same_results(mlcc.parse(CHAINED), sch.mod)
+
+
+def test_what_was_there_before_the_loop_is_copied_in_place() -> None:
+    sch = schedule(UPDATED)
+    sch.cache_inplace("add", "S", "local")
+    assert_same_results(mlcc.parse(UPDATED), sch.mod)
+
+
+UPDATED = """
+@T.prim_func
+def main(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4,), "float32")):
+    S = T.alloc_buffer((4,), "float32")
+    for i in range(4):
+        with T.block("zero"):
+            vi = T.axis.spatial(4, i)
+            S[vi] = T.float32(0)
+    for i, j in T.grid(4, 4):
+        with T.block("add"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            S[vi] = S[vi] + A[vi, vj]
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = S[vi]
+"""

@@ -9,6 +9,7 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import TRUE, IntImm, Range
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.schedule.analysis.bindings import bindings
+from mlcc.passes.schedule.analysis.block_access import allocating_block
 from mlcc.passes.schedule.analysis.checks import scope_root
 from mlcc.passes.schedule.buffers import BufferArg, list_buffers, region_of
 from mlcc.passes.schedule.primitives.cache import check_reads_covered
@@ -32,7 +33,8 @@ def cache_inplace(state: State, block: BlockRef, read_buffer_index: BufferArg, s
              for ax0 in T.serial(64): A[v0] = A_local[v0]        # another block "A_local"
 
     Returns both copying blocks. Refused for a buffer that the block does not both read and write (E0644), for an
-    unknown scope (E0641), and if readers of the buffer read more than was written before (E0642).
+    unknown scope (E0641), and if the block, or another reader of the buffer, reads more than was written before
+    (E0642).
     """
     check_scope(storage_scope)
     tree, node = block.tree, block.block
@@ -49,6 +51,7 @@ def cache_inplace(state: State, block: BlockRef, read_buffer_index: BufferArg, s
             "E0644", f"block `{node.name}` reads `{buffer.name}` and does not write it", node,
             f'{list_buffers(node)}; to cache what is only read: `sch.cache_read("{node.name}", {place.index}, scope)`',
         )  # fmt: skip
+    _check_filled(tree, node, buffer)
 
     cache = buffer_in_scope(buffer, storage_scope)
     realize = tree.realize(node)
@@ -67,6 +70,28 @@ def cache_inplace(state: State, block: BlockRef, read_buffer_index: BufferArg, s
     edit.allocate(scope, cache)
     state.update(block.func_name, edit, reuse=retarget.reuse)
     return [state.block_ref(block.func_name, stage.block) for stage in (copy_in, copy_out)]
+
+
+def _check_filled(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> None:
+    """Refuse (E0642) an intermediate buffer that only `block` writes: nothing is in it when it is copied in.
+
+    A block that stands further down writes it before if it shares a loop with `block`.
+    """
+    if allocating_block(tree, buffer) is None:
+        return
+    realize = tree.realize(block)
+    own = {realize, *tree.ancestors(realize)}
+    loops = tree.all_loops_above(realize)
+    places = {id(one): at for at, one in enumerate(tree.realizes)}
+    for other in tree.realizes:
+        if other in own or tree.is_under(other, realize) or region_of(other.block.writes, buffer, other.block) is None:
+            continue
+        if places[id(other)] < places[id(realize)] or any(tree.is_under(other, loop) for loop in loops):
+            return
+    raise Refusal(
+        "E0642", f"nothing writes `{buffer.name}` before block `{block.name}`, and the copy would read it", block,
+        f'to write to a cache and not read from it: `sch.cache_write("{block.name}", "{buffer.name}", scope)`',
+    )  # fmt: skip
 
 
 def _has_constant_loops(condition: tir.Expr, loops: list[tir.For], tree: Tree, realize: tir.BlockRealize) -> bool:
