@@ -27,7 +27,8 @@ class ObservedTensor(NamedTuple):
 class Site(NamedTuple):
     """A call of a kernel or packed function in a function; its place in the text, and its tensors.
 
-    `start` and `end` are offsets into the text of `file`; `binding` is the variable that the line binds.
+    `start` and `end` are offsets into the text of `file`, or for a model into that of its nodes; `binding` is the
+    variable that the line binds.
     """
 
     function: str

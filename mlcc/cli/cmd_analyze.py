@@ -46,7 +46,8 @@ def command(
     invalid accesses are reported as well (exit code 1).
 
     With --ranges the program runs on this CPU, operator by operator unless -O or -p is given, and each of its tensors
-    is looked at: least and greatest element, quantiles, and the shares that overflow, underflow or saturate.
+    is looked at: least and greatest element, quantiles, and the shares that overflow, underflow, are at a limit of
+    their dtype or were clamped to it.
     """
     if ranges:
         _report_ranges(file, inputs, sizes, func, blocks, as_json, target, level, pipeline)
@@ -102,6 +103,7 @@ def _report_ranges(
     from mlcc.cli.options import build_artifact, is_artifact, load_inputs
     from mlcc.cli.run_checks import not_measurable
     from mlcc.loading import load
+    from mlcc.report.clamped import ClampingCalls
     from mlcc.report.value_ranges import ValueRanges, table
     from mlcc.report.value_ranges import as_json as ranges_as_json
     from mlcc.runtime import observer
@@ -118,11 +120,11 @@ def _report_ranges(
         pipeline = "O0,auto-schedule"
     from mlcc import backends
 
-    given = CallArguments(func, load_inputs(inputs), True, sizes, pipeline=asked)
-    artifact = build_artifact(file, target, level, pipeline, observe=True, call=given)
+    given, clamping = CallArguments(func, load_inputs(inputs), True, sizes, pipeline=asked), ClampingCalls()
+    artifact = build_artifact(file, target, level, pipeline, observe=True, call=given, observers=[clamping])
     exe = load(artifact, emulate=backends.of(target).emulated, check=False)
     callee = find_function(exe, func)
-    found = ValueRanges(observer.sites(exe.manifest) or [])
+    found = ValueRanges(observer.sites(exe.manifest) or [], clamping)
     with observer.observing(found):
         callee.call_with_fresh_outputs(given.of(callee))
     if as_json:

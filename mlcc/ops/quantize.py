@@ -143,11 +143,22 @@ def _np_parameter(call: relax.Call, value: Any, x: Any) -> Any:
 
 def _np_quantize(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any:
     dtype = DType.of(call.attrs["out_dtype"])
-    scaled = x / _np_parameter(call, scale, x)
-    moved = (np.round(scaled) if dtype.is_int else scaled) + _np_parameter(call, zero_point, x).astype(x.dtype)
-    low, high = construct.min_value(dtype), construct.max_value(dtype)
-    quantized = np.clip(moved, low.value, high.value)  # type: ignore[attr-defined]
+    quantized = np.clip(unclipped(call, x, scale, zero_point), *limits(call))
     return quantized.astype(str(dtype)) if dtype.is_int else quantized
+
+
+def unclipped(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any:
+    """Return what a quantization computes before it clips, in the data's dtype."""
+    scaled = x / _np_parameter(call, scale, x)
+    is_int = DType.of(call.attrs["out_dtype"]).is_int
+    return (np.round(scaled) if is_int else scaled) + _np_parameter(call, zero_point, x).astype(x.dtype)
+
+
+def limits(call: relax.Call) -> tuple[float, float]:
+    """Return the least and the greatest value of a quantization's result."""
+    dtype = DType.of(call.attrs["out_dtype"])
+    low, high = construct.min_value(dtype), construct.max_value(dtype)
+    return low.value, high.value  # type: ignore[attr-defined]
 
 
 def _np_dequantize(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any:

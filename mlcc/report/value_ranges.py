@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mlcc.report.clamped import ClampingCalls
 from mlcc.report.nan_check import values
 from mlcc.runtime.observer import AFTER, ObservedTensor, Site
 
@@ -64,6 +65,7 @@ class TensorRange:
     greatest: float = -np.inf
     lost: dict[str, list[int]] = field(default_factory=lambda: {f.name: [0, 0, 0] for f in FORMATS})
     at_limits: int | None = None
+    clamped: int | None = None  # elements beyond the limits of the operator that made them; None if not all are known
     _bins: dict[int, int] = field(default_factory=dict, repr=False)
 
     def add(self, array: np.ndarray) -> None:
@@ -123,14 +125,17 @@ class TensorRange:
                 found[name] = {word: self.share(count) for word, count in zip(words, counts, strict=True)}
         if self.at_limits is not None:
             found["at_limits"] = self.share(self.at_limits)
+        if self.clamped is not None:
+            found["clamped"] = self.share(self.clamped)
         return found
 
 
 class ValueRanges:
     """An observer that collects the ranges of arguments, constants and all results, in order of first use."""
 
-    def __init__(self, sites: Sequence[Site]) -> None:
+    def __init__(self, sites: Sequence[Site], clamping: ClampingCalls | None = None) -> None:
         self.sites = sites
+        self._clamping = clamping
         self._found: dict[Any, TensorRange] = {}
 
     @property
@@ -153,7 +158,13 @@ class ValueRanges:
                     continue
             if key not in self._found:
                 self._found[key] = _described(known, tensor, at, outputs)
-            self._found[key].add(array)
+            found = self._found[key]
+            if tensor.written and outputs == 1 and self._clamping is not None:
+                read = [values(t, k.dtype) for k, t in zip(known.tensors, tensors, strict=True) if not k.written]
+                count = self._clamping.count(known, read, array)
+                is_known = count is not None and (found.calls == 0 or found.clamped is not None)
+                found.clamped = (found.clamped or 0) + (count or 0) if is_known else None
+            found.add(array)
 
 
 def _described(site: Site, tensor: ObservedTensor, at: int, outputs: int) -> TensorRange:
@@ -173,7 +184,7 @@ def as_json(path: str, func: str, tensors: Sequence[TensorRange]) -> dict[str, A
 
 _HEAD = (
     "min", "max", "|x| 50%", "99%", "99.9%", "f16 over", "f16 sub", "f16 zero", "bf16 over", "bf16 sub", "bf16 zero",
-    "at limits", "tensor",
+    "at limits", "clamped", "tensor",
 )  # fmt: skip
 
 
@@ -199,7 +210,8 @@ def _cells(one: TensorRange, path: str) -> tuple[str, ...]:
     origin = f" ({one.origin.split(' ')[0]})" if one.origin else ""
     made = f"  {one.made_by}" if one.made_by else ""
     name = f"{one.name}: {one.dtype}{list(one.shape)}{made}{where}{origin}{bad}"
-    return (*numbers, *lost, limits, name)
+    clamped = "" if one.clamped is None else _percent(one.share(one.clamped))
+    return (*numbers, *lost, limits, clamped, name)
 
 
 def _percent(share: float) -> str:
@@ -220,6 +232,8 @@ def _summary(tensors: Sequence[TensorRange]) -> list[str]:
             lines += _named(f"{form.name} {word}", shares)
     limits = [(one.share(one.at_limits), one.name) for one in tensors if one.at_limits is not None]
     lines += _named("8-bit integers are at a limit", limits)
+    clamped = [(one.share(one.clamped), one.name) for one in tensors if one.clamped is not None]
+    lines += _named("elements beyond the limits were clamped", clamped)
     return lines or ["float16 and bfloat16 hold every element as a normal number"]
 
 

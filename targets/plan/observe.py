@@ -109,9 +109,8 @@ class _Observers:
     ) -> list[Step]:
         site: dict[str, Any] = {"function": self.plan.name, "kind": kind, "name": name}
         if span is not None:
-            site |= place_facts(span)
+            site |= {**place_facts(span), "start": span.start, "end": span.end}
             if "line" in site:
-                site |= {"start": span.start, "end": span.end}
                 binding = _BINDING.match(span.source.line(site["line"]))
                 site |= {"binding": binding[1]} if binding is not None else {}
         in_place = [t for _, t, is_written in tensors if is_written and t.memory.root() in self._written]

@@ -123,6 +123,8 @@ def test_a_network(mlcc: Tool, options: tuple[str, ...]) -> None:  # noqa: F811
         assert row["max"] == pytest.approx(float(value.max()), rel=1e-3)
         if name == "q":
             assert row["at_limits"] == pytest.approx(float(((value == 127) | (value == -128)).mean()))
+            beyond = np.rint(numpy_values(x, w)["b"] / np.float32(0.5)) > 127
+            assert row["clamped"] == pytest.approx(float(beyond.mean()))
             continue
         over, small, zero = cast_shares(value.astype(np.float64).ravel(), "float16")
         assert row["float16"] == {
@@ -169,3 +171,73 @@ def test_only_what_runs_is_reported() -> None:
         (row,) = (one for one in found.tensors if one.made_by != "argument")
         assert row.calls == 1 and row.infinite == int(taken)
         assert row.greatest == (pytest.approx(np.exp(3.0)) if np.isinf(greatest) else greatest)
+
+
+QUANTIZED = """@R.function
+def main(x: R.Tensor((2, 3, 40), "float32"), s: R.Tensor((3,), "float32")):
+    with R.dataflow():
+        a = R.quantize(x, s, R.const([5, 0, -7], "int8"), axis=1, out_dtype="int8")
+        b = R.quantize(x, R.const(0.02, "float32"), R.const(128, "uint8"), axis=-1, out_dtype="uint8")
+        c = R.clip(R.round(R.divide(x, R.const(0.01, "float32"))), -128, 127)
+        d = R.astype(c, "int8")
+        R.output(a, b, d)
+    return (a, b, d)
+"""
+
+
+def clamped(rows: list[dict[str, Any]]) -> dict[str, float | None]:
+    return {row["name"]: row.get("clamped") for row in rows if row["name"] in "abcd"}
+
+
+def test_clamped_elements(mlcc: Tool) -> None:  # noqa: F811
+    """What a quantization clamps is counted, per channel as well, and not what just reaches a limit."""
+    x = np.random.default_rng(5).normal(0, 2, (2, 3, 40)).astype(np.float32)
+    s = np.array([0.01, 0.02, 0.05], np.float32)
+    x[0, 1, :5] = np.float32(127) * s[1]  # at the limit
+    mlcc.file("net.mlc", QUANTIZED)
+    mlcc.npz("in.npz", x=x, s=s)
+    found = json.loads(mlcc("analyze", "net.mlc", "--in", "in.npz", "--ranges", "--json"))["tensors"]
+    point = np.array([5, 0, -7], np.float32)
+    a = np.rint(x / s[:, None]) + point[:, None]
+    b = np.rint(x / np.float32(0.02)) + np.float32(128)
+    c = np.rint(x / np.float32(0.01))
+    expected = {
+        "a": ((a < -128) | (a > 127)).mean(), "b": ((b < 0) | (b > 255)).mean(), "c": ((c < -128) | (c > 127)).mean(),
+    }  # fmt: skip
+    assert min(expected.values()) > 0 and max(expected.values()) < 1
+    assert clamped(found) == {**{name: pytest.approx(share) for name, share in expected.items()}, "d": None}
+    at_limits = next(row["at_limits"] for row in found if row["name"] == "a")
+    assert at_limits > expected["a"]
+    lines = mlcc("analyze", "net.mlc", "--in", "in.npz", "--ranges").splitlines()
+    assert any(line.startswith("elements beyond the limits were clamped in `") for line in lines)
+
+
+def test_fused_kernels_tell_nothing_of_clamping(mlcc: Tool) -> None:  # noqa: F811
+    """A kernel whose result is not that of the operator at its place has no count, rather than a wrong one."""
+    text = QUANTIZED.replace("R.quantize(x, s", "R.quantize(R.multiply(x, x), s")
+    mlcc.file("net.mlc", text)
+    x = np.random.default_rng(5).normal(0, 2, (2, 3, 40)).astype(np.float32)
+    mlcc.npz("in.npz", x=x, s=np.array([0.01, 0.02, 0.05], np.float32))
+    fused = json.loads(mlcc("analyze", "net.mlc", "--in", "in.npz", "--ranges", "--json", "-O2"))["tensors"]
+    assert clamped(fused)["a"] is None
+    alone = json.loads(mlcc("analyze", "net.mlc", "--in", "in.npz", "--ranges", "--json"))["tensors"]
+    assert clamped(alone)["a"] is not None
+
+
+def test_imported_quantizations(mlcc: Tool) -> None:  # noqa: F811
+    onnx = pytest.importorskip("onnx")
+    from onnx import TensorProto, helper
+
+    scale, point = (onnx.numpy_helper.from_array(a, n) for a, n in ((np.float32(0.5), "s"), (np.int8(3), "z")))
+    graph = helper.make_graph(
+        [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], name="input_q")], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 50])],
+        [helper.make_tensor_value_info("q", TensorProto.INT8, [4, 50])], [scale, point],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "net.onnx")
+    x = np.random.default_rng(1).normal(0, 60, (4, 50)).astype(np.float32)
+    mlcc.npz("in.npz", x=x)
+    (row,) = [r for r in json.loads(mlcc("analyze", "net.onnx", "--in", "in.npz", "--ranges", "--json"))["tensors"]
+              if r["dtype"] == "int8" and r["made_by"] not in ("constant", "argument")]  # fmt: skip
+    moved = np.rint(x / np.float32(0.5)) + 3
+    assert row["clamped"] == pytest.approx(float(((moved < -128) | (moved > 127)).mean()))
