@@ -172,8 +172,12 @@ function start(data) {
           return words.every((word) => low.includes(word));
         })
       : [];
-    const named = ({ title }) => words.every((word) => title.toLowerCase().includes(word));
-    found = [...found.filter(named), ...found.filter((entry) => !named(entry))];
+    // what is called so comes first, then what has the words in its name
+    const rank = ({ title }) => {
+      const low = title.toLowerCase();
+      return low === words.join(" ") ? 0 : words.every((word) => low.includes(word)) ? 1 : 2;
+    };
+    found.sort((a, b) => rank(a) - rank(b));
     view.foundNodes = new Set(found.filter(({ node }) => node !== undefined).map(({ node }) => node));
     view.onFound?.();
     at = -1;

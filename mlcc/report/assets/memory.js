@@ -16,6 +16,7 @@ function memoryTab(view) {
 }
 
 function memoryChart(plan) {
+  if (!plan.buffers.length) return [element("p", { class: "soft" }, "It keeps nothing between its steps.")];
   const buffers = plan.buffers.filter((buffer) => buffer.bytes !== null && buffer.bytes !== undefined);
   const columns = [
     { title: "Buffer", value: (buffer) => buffer.name, show: (buffer) => prose(buffer.name), wrap: true },
