@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,10 @@ _ORIGIN = re.compile(r"([\w.]+)(?: \(\w+\))?(?: \S+:\d+)?")
 
 @dataclass(slots=True, eq=False)
 class GraphNode:
-    """A node. `kind` is input, constant, call or output; `spans` are the places in the source that it comes from."""
+    """A node. `kind` is input, constant, call or output; `spans` are the places in the source that it comes from.
+
+    `is_function`: it is a call of a function of the module, or a field of its result, whose kernels that function has.
+    """
 
     id: int
     name: str
@@ -34,6 +37,7 @@ class GraphNode:
     line: int | None = None
     kernel: str | None = None
     spans: tuple[Span, ...] = ()
+    is_function: bool = False
 
     def data(self) -> dict[str, Any]:
         return {
@@ -111,6 +115,7 @@ class GraphBuilder:
                 line=line_of(spans[0] if spans else None), path=next(filter(None, map(module_path, spans)), ""),
                 **_type(binding.var),
             )  # fmt: skip
+            node.is_function = _is_of_function(value, nodes)
             nodes[binding.var] = node
             values.append((node, value))
         for node, value in values:  # at last, since a branch comes before what is bound in it
@@ -193,6 +198,14 @@ def operation(value: Any) -> str:
     if isinstance(value, relax.TupleGetItem):
         return f"field {value.index}"
     return {relax.Tuple: "tuple", relax.If: "if"}.get(type(value), type(value).__name__)
+
+
+def _is_of_function(value: Any, nodes: Mapping[relax.Var, GraphNode]) -> bool:
+    """Return True for a call of a function of the module, and for a field of the result of one."""
+    if isinstance(value, relax.TupleGetItem) and isinstance(value.tuple_value, relax.Var):
+        owner = nodes.get(value.tuple_value)
+        return owner is not None and owner.is_function
+    return isinstance(getattr(value, "op", None), relax.GlobalVar)
 
 
 def line_of(span: Span | None) -> int | None:

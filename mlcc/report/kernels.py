@@ -13,6 +13,7 @@ from mlcc.ir.node import find
 from mlcc.ir.versions import cpu_of, version_names
 from mlcc.machine.target import Target
 from mlcc.passes.auto_schedule.apply_rules import RuleOutcome, schedule_module
+from mlcc.passes.auto_schedule.version_sizes import versioned_functions
 from mlcc.passes.lowering.versions import function_facts
 from mlcc.relax.queries import all_bindings, tir_callee
 from mlcc.report.assembly import Listing
@@ -95,15 +96,17 @@ def kernel_names(module: IRModule) -> list[str]:
 
 def schedule_outcomes(stages: Stages, target: Target) -> dict[str, RuleOutcome]:
     """Return which rule schedules each function, and why; none if the pipeline has no `auto-schedule`."""
-    at = next((at for at, stage in enumerate(stages.stages) if stage.name == "auto-schedule"), None)
-    if at is None:
+    module = stages.module_before("auto-schedule")
+    if module is None:
         return {}
     try:
         facts_of(target)
     except CompileError:
         return {}
-    module = stages.stages[at - 1].module
-    return {o.name: o for o in schedule_module(module, lambda func: function_facts(func, target))}
+    outcomes = {o.name: o for o in schedule_module(module, lambda func: function_facts(func, target))}
+    unversioned = stages.module_before("version-sizes")
+    versioned = [] if unversioned is None else versioned_functions(unversioned, target)
+    return outcomes | {o.name: o for o in versioned if o.name in outcomes and outcomes[o.name].func is None}
 
 
 def count_work(func: Any, sizes: Mapping[str, int]) -> tuple[int, int] | None:
@@ -207,7 +210,7 @@ def _closure(
         for id in sources.get(node.id, ()):
             source = known[id]
             stops = source in roots and not {*roots[source]} & {*roots[root]}
-            if source.kind == "call" and id not in seen and not stops:
+            if source.kind == "call" and not source.is_function and id not in seen and not stops:
                 seen.add(id)
                 waiting.append(source)
 

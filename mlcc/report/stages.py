@@ -9,13 +9,14 @@ from typing import Any
 
 from mlcc.grammar.printer.printer import function_lines
 from mlcc.ir.module import Func, IRModule
+from mlcc.passes.manage import levels
 from mlcc.passes.manage.manager import Observer, Pass, Pipeline
 from mlcc.passes.manage.stages import BLOCKS, stage_of
 from mlcc.relax.renamed import replaced_kernels
 from mlcc.report.texts import Texts
 
 SOURCE = "source"  # the name of the stage before the first pass
-SCHEDULING = ("apply-tuned", "auto-schedule")
+SCHEDULING = ("apply-tuned", *levels.SCHEDULING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,11 @@ class Stages(Observer):
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
         self.stages.append(Stage(current.name, self._clock() - self._started, module))
+
+    def module_before(self, name: str) -> IRModule | None:
+        """Return the module before the first pass of that name; None if the pipeline has none."""
+        at = next((at for at, stage in enumerate(self.stages) if stage.name == name), 0)
+        return self.stages[at - 1].module if at else None
 
     @property
     def unscheduled(self) -> int:

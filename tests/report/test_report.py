@@ -185,6 +185,57 @@ def test_kernels_share_the_nodes_out(target: str) -> None:
     assert conv["bytes"] == 4 * (2 * 3 * 64 + 16 * 27 + 2 * 16 * 36)
 
 
+SIZES = """
+@R.function
+def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 96), "float32")):
+    with R.dataflow():
+        a = R.matmul(x, w)
+        R.output(a)
+    return a
+"""
+
+
+def test_kernels_with_versions_by_size_have_their_rules() -> None:
+    """What `version-sizes` schedules is shown as it was before, with the rule of each version."""
+    data = report(SIZES, NATIVE)
+    (kernel,) = data["kernels"]
+    assert kernel["rule"] == "matmul"
+    assert re.fullmatch(r"\d versions, by the size `n` of a call", kernel["why"])
+    assert [line.partition(":")[0] for line in kernel["choices"] if not line.startswith(" ")][0] == "n == 1"
+    assert "size_0" not in data["texts"][kernel["tir"]] and "size_0" in data["texts"][kernel["scheduled"]]
+    assert report(SIZES, NATIVE, sizes={"n": 3})["kernels"][0]["flops"] == 2 * 3 * 64 * 96
+
+
+FUNCTIONS = """
+@I.ir_module
+class Net:
+    @R.function(private=True)
+    def half(x: R.Tensor((4, 16), "float32")):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.nn.softmax(a)
+            R.output(a, b)
+        return (a, b)
+
+    @R.function
+    def main(x: R.Tensor((4, 16), "float32"), w: R.Tensor((16, 16), "float32")):
+        y = Net.half(x)
+        z = y[1]
+        o = R.matmul(z, w)
+        return o
+"""
+
+
+def test_kernels_have_no_calls_of_functions() -> None:
+    """Operators of a function belong to its kernels, and its calls to none of the caller's."""
+    data = report(FUNCTIONS)
+    nodes = {node["id"]: node["op"] for graph in data["graphs"] for node in graph["nodes"]}
+    owned = {kernel["name"]: {nodes[id] for id in kernel["nodes"]} for kernel in data["kernels"]}
+    product = next(ops for ops in owned.values() if "R.matmul" in ops)
+    assert product == {"R.matmul"}
+    assert {"R.exp", "R.nn.softmax"} <= {op for ops in owned.values() for op in ops}
+
+
 def test_kernels_with_bound_weights_keep_their_facts() -> None:
     """`pack-weights` replaces kernels by others of another name, which are scheduled and counted like those."""
     text = NET.replace(', w: R.Tensor((64, 10), "float32")', "").replace(
