@@ -28,7 +28,10 @@ _POINTS, _ITERATIONS = 100, 5
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit p(t) ~ target(t) on [low, high] that minimizes weight(t) * |p - target|; `terms` by format."""
+    """A fit p(t) ~ target(t) on [low, high] that minimizes weight(t) * |p - target|; `terms` by format.
+
+    The first `wide` coefficients stay doubles, which code takes as sums of two numbers.
+    """
 
     name: str
     description: str
@@ -37,6 +40,7 @@ class Fit:
     low: Any
     high: Any
     terms: dict[str, int]
+    wide: int = 0
 
 
 def rounded(value: Any, type: str) -> Any:
@@ -89,7 +93,8 @@ def coefficients(fit: Fit, type: str) -> list[float]:
     """Return the rounded coefficients, lowest first."""
     done: list[Any] = []
     while len(done) < fit.terms[type]:
-        done.append(rounded(fit_remaining(fit, done, fit.terms[type])[0], type))
+        format = "double" if len(done) < fit.wide else type
+        done.append(rounded(fit_remaining(fit, done, fit.terms[type])[0], format))
     return [float(c) for c in done]
 
 
@@ -175,6 +180,11 @@ def _fits() -> list[Fit]:
         Fit("LOG2_S", "2 / ln(2) atanh(s) / s by z = s**2, to 2**-40", lambda z: 2 / _ln2 * (
                 1 + z / 3 if z < mpf("1e-16") else mp.atanh(mp.sqrt(z)) / mp.sqrt(z)), lambda z: mpf(1), mpf(0),
             _square * slack, {"double": 6}),
+        Fit("POW_LOG2", "2 / ln(2) atanh(s) / s by z = s**2, to 2**-36", lambda z: 2 / _ln2 * (
+                1 + z / 3 if z < mpf("1e-16") else mp.atanh(mp.sqrt(z)) / mp.sqrt(z)), lambda z: _ln2 / 2, mpf(0),
+            _square * slack, {"float": 5}, wide=1),
+        Fit("POW_SLOPE", "1 / (1 + s) / ln(2), to 2**-9", lambda s: 1 / (1 + s) / _ln2, lambda s: _ln2 * (1 + s),
+            -mp.sqrt(_square), mp.sqrt(_square), {"float": 3}),
         Fit("POW_S", "(atanh(s) / s - 1 - z / 3) / z**2 by z = s**2", pow_tail, lambda z: z**2, mpf(0),
             _square * slack, {"double": 8}),
         Fit("POW_EXP2", "(2**r - 1) / r, r to 1/2, to 2**-35",

@@ -75,6 +75,31 @@ def test_functions_are_within_4_ulps(name: str, dtype: str) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def test_float_powers_are_within_an_ulp() -> None:
+    rng = np.random.default_rng(0)
+    x = np.exp2(rng.uniform(-149, 128, 8 * COUNT)).astype("float32")
+    x[::2] = np.exp2(rng.uniform(-2, 2, 4 * COUNT)).astype("float32")
+    exponents = rng.uniform(-151, 130, 8 * COUNT)  # of the results: denormals, zero and infinity as well
+    y = (exponents / np.log2(x.astype("float64"))).astype("float32")
+    truth = np.power(x.astype("float64"), y.astype("float64"))
+    for cpu in CPUS:
+        native = compiled("pow", "float32", cpu)
+        made = np.concatenate([run(native, x[at : at + COUNT], y[at : at + COUNT]) for at in range(0, x.size, COUNT)])
+        assert ulps.distance(made, truth).max() <= 1
+
+
+def test_float_powers_that_are_floats_are_exact() -> None:
+    pairs = [(base, n) for n in range(2, 16) for base in range(1, 4097, 2) if base**n < 2**24]
+    x, y = (np.array(column, "float32") for column in zip(*pairs, strict=True))
+    assert x.size < 2 * COUNT
+    for scale in (0, 5, -7):
+        given = [np.resize(np.ldexp(x, scale).astype("float32"), 2 * COUNT), np.resize(y, 2 * COUNT)]
+        for cpu in CPUS:
+            native = compiled("pow", "float32", cpu)
+            made = np.concatenate([run(native, *(a[at : at + COUNT] for a in given)) for at in (0, COUNT)])
+            np.testing.assert_array_equal(made, np.power(*(a.astype("float64") for a in given)))
+
+
 # ---------------------------------------------------------------- special values, as C's Annex F has them
 
 _INF, _NAN = math.inf, math.nan
@@ -151,7 +176,10 @@ def test_fma_rounds_once(cpu: str) -> None:
     assert run(compiled("fma", "float32", cpu), *halfway)[0] == np.float32(1 + 2**-11 + 2**-23)
 
 
-_WIDTHS = {"exp": (1, 2, 3, 5, 6, 7, 8, 11, 16, 20, 31, 33), "tanh": (3,), "erf": (1, 5), "sin": (1, 33), "pow": (1, 3)}
+_WIDTHS = {
+    "exp": (1, 2, 3, 5, 6, 7, 8, 11, 16, 20, 31, 33), "tanh": (3,), "erf": (1, 5), "sin": (1, 33), "log": (1, 20, 33),
+    "pow": (1, 3, 33, 48, 80),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -1,8 +1,8 @@
 """Elementary functions as inline code: of `float` and `double`, in any number of lanes, without a call of libm.
 
 Each function of a type and lane count is one internal function that LLVM always inlines, made on first use. The same
-formulas serve every lane count, 1 too, so that a scalar gives the bits that a lane gives. They have no branches: LLVM
-vectorizes plain loops over them. docs/semantics.md has their measured errors.
+formulas serve every lane count, 1 too, so that a scalar gives the bits that a lane gives. Scalar forms branch only to
+call libm: LLVM vectorizes plain loops over them. docs/math.md has their measured errors.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ _ATTRS = "alwaysinline nounwind"
 _REPEATED, _LONG_REPEATED = 8, 2
 _LONG = frozenset({"pow", "sin", "cos", "tan", "fmod"})
 _DIVISIONS = 24  # of a register each, which take as long as getting ready for multiplications instead
-# one step of these waits for the one before: two registers are worked on in turn, where there are enough of them
-_PAIRED = frozenset({"exp", "exp2", "exp10", "sigmoid", "tanh", "erf", "log", "log2", "log10", "log1p"})
+# one step of these waits for the one before: registers are worked on in turn, where there are enough of them
+_INTERLEAVED = {
+    **dict.fromkeys(("exp", "exp2", "exp10", "sigmoid", "tanh", "erf", "log", "log2", "log10", "log1p"), 2), "pow": 4,
+}  # fmt: skip
 
 
 def call(e: Emitter, name: str, args: list[Value], lanes: int) -> Value:
@@ -81,8 +83,8 @@ def quotient(e: Emitter, x: Value, divisor: Value, lanes: int) -> Value:
         fn = FunctionText(e.ctx.module, x.type, symbol, params, "internal", (), attrs)
         from mlcc.targets.llvm.codegen.vmath import quotients
 
-        code = Code(fn, lanes, form, True)
-        fn.ret(quotients.quotient(code, Num(code, fn.params[0]), fn.params[1], _native_lanes(e, form)).v)
+        code = Code(fn, lanes, form, True, native=_native_lanes(e, form))
+        fn.ret(quotients.quotient(code, Num(code, fn.params[0]), fn.params[1]).v)
         e.ctx.module.helper(symbol, fn.text())
     return e.fn.call(x.type, f"@{symbol}", [x, divisor])
 
@@ -102,9 +104,9 @@ def _native_lanes(e: Emitter, form: Format) -> int:
 
 
 def _piece(e: Emitter, name: str, form: Format) -> int:
-    """Return the number of lanes that a function computes at a time: one register, or a pair to hide latency."""
+    """Return the number of lanes that a function computes at a time: one register, or some to hide latency."""
     many = "avx512f" in e.ctx.features or not (e.ctx.is_x86 or e.ctx.is_gpu)  # 32 registers
-    return _native_lanes(e, form) * (2 if many and name in _PAIRED else 1)
+    return _native_lanes(e, form) * (_INTERLEAVED.get(name, 1) if many and (name != "pow" or form is FLOAT) else 1)
 
 
 def _scaling(e: Emitter) -> tuple[int, ...]:
@@ -122,12 +124,12 @@ def _helper(e: Emitter, name: str, form: Format, lanes: int, arity: int) -> str:
     type = vector(form.type, lanes)
     params = [(type, hint) for hint in ("x", "y", "z")[:arity]]
     fn = FunctionText(module, type, symbol, params, "internal", (), _ATTRS + module.helper_attrs)
-    if lanes > _native_lanes(e, form) and lanes != _piece(e, name, form):
+    if lanes > _native_lanes(e, form) and _piece(e, name, form) % lanes:
         fn.ret(_in_pieces(e, fn, name, form, lanes))
     else:
         from mlcc.targets.llvm.codegen.vmath.formulas import FORMULAS
 
-        code = Code(fn, lanes, form, e.ctx.has_fma, e.ctx.has_libm, _scaling(e))
+        code = Code(fn, lanes, form, e.ctx.has_fma, e.ctx.has_libm, _scaling(e), _native_lanes(e, form))
         formula = e.ctx.formulas.get(name) if form is FLOAT else None
         fn.ret((formula or FORMULAS[name])(code, *(Num(code, p) for p in fn.params)).v)
     return module.helper(symbol, fn.text())
@@ -137,12 +139,15 @@ def _in_pieces(e: Emitter, fn: FunctionText, name: str, form: Format, lanes: int
     """A wide vector register by register, so that what is live at once fits the CPU's; many in a loop over memory,
     so that code stays small."""
     piece = _piece(e, name, form)
-    most = _LONG_REPEATED if name in _LONG else _REPEATED
-    looped = lanes // piece * piece if lanes > most * _native_lanes(e, form) and not e.ctx.is_gpu else 0
+    most = max(piece, (_LONG_REPEATED if name in _LONG else _REPEATED) * _native_lanes(e, form))
+    looped = lanes // piece * piece if lanes > most and not e.ctx.is_gpu else 0
     whole = _in_loop(e, fn, name, form, lanes, looped) if looped else Value(fn.ret_type, "poison")
     start = looped
     while start < lanes:
-        count = piece if lanes - start >= piece else min(_native_lanes(e, form), lanes - start)
+        count = piece
+        while count > max(lanes - start, _native_lanes(e, form)):
+            count //= 2
+        count = min(count, lanes - start)
         parts = [_slice(fn, p, form, start, count) for p in fn.params]
         values = fn.call(vector(form.type, count), _helper(e, name, form, count, len(parts)), parts)
         whole = _placed(fn, whole, values, start, count, lanes)

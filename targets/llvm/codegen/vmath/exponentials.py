@@ -18,7 +18,7 @@ LOG10_2 = (0.3010299956639812, -2.8037281277851704e-18)
 SPARE = {"float": 9, "double": 12}  # bits of n, for constants that it is multiplied with
 # beyond these an argument gives 0 and infinity, of exp, exp2 and exp10
 _EXP = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
-_EXP2 = {"float": (-151.0, 129.0), "double": (-1076.0, 1025.0)}
+EXP2_RANGE = {"float": (-151.0, 129.0), "double": (-1076.0, 1025.0)}
 _EXP10 = {"float": (-46.0, 39.0), "double": (-325.0, 309.0)}
 _HYPERBOLIC = {"float": 90.0, "double": 712.0}
 _TANH_IS_1 = {"float": 10.0, "double": 20.0}
@@ -45,7 +45,7 @@ def exp(c: Code, x: Num) -> Num:
 
 
 def exp2(c: Code, x: Num) -> Num:
-    x = x.clamp(*_EXP2[c.format.type])
+    x = x.clamp(*EXP2_RANGE[c.format.type])
     n, power = c.round(x, 1.0)
     r = x - n
     return c.fma(r, c.polynomial(r, coefficients.EXP2[c.format.type]), 1.0).scaled(n, power)

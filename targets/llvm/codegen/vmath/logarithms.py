@@ -7,25 +7,36 @@ is a polynomial in f for `float`, and after Tang and fdlibm one in s**2, s = f /
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from mlcc.targets.llvm.codegen.vmath import coefficients
 from mlcc.targets.llvm.codegen.vmath.exponentials import LN2, LOG10_2, SPARE
 from mlcc.targets.llvm.codegen.vmath.ops import Code, Int, Mask, Num, sum_of
+from mlcc.targets.llvm.codegen.vmath.slow_paths import unless_usual
 
 _LOG2_E = 1.4426950408889634
 _LOG10_E = 0.4342944819032518
 
 
-def split(c: Code, x: Num, denormals: bool = True) -> tuple[Num, Num, Int]:
-    """k and m of a positive finite x, and k with a bias as an integer. Without `denormals` x is a normal number."""
+def positive_normal(c: Code, x: Num) -> tuple[Int, int]:
+    """A key, and the bound that it is below for normal numbers above 0."""
+    least = c.format.bits_of(c.format.least_normal)
+    return x.as_bits() - least, c.format.bits_of(math.inf) - least
+
+
+def split(c: Code, x: Num, normal: tuple[Int, int] | None) -> tuple[Num, Num, Int]:
+    """k and m of a positive finite x, and k with a bias as an integer. Without a key `normal` x is a normal number."""
     format = c.format
     offset = 2.0**format.fraction + format.bias
     away = c.number(offset)
-    if denormals:
-        small = x < format.least_normal
-        shift = format.fraction + 2
-        x = c.choose(small, x * 2.0**shift, x)
-        away = c.choose(small, offset + shift, offset)
+    if normal is not None:
+        given = x
+
+        def scaled() -> list[Num]:
+            small, shift = given < format.least_normal, format.fraction + 2
+            return [c.choose(small, given * 2.0**shift, given), c.choose(small, offset + shift, offset)]
+
+        x, away = unless_usual(c, [normal], lambda: [given, c.number(offset)], scaled)
     root = format.bits_of(math.sqrt(0.5))
     moved = x.as_bits() + (format.bits_of(1.0) - root)
     power = moved.lshr(format.fraction)
@@ -46,6 +57,14 @@ def log1p_tail(c: Code, f: Num, extra: Num | None = None) -> Num:
     return half - (s * inner if extra is None else c.fma(s, inner, extra))
 
 
+def _general(c: Code, x: Num, formula: Callable[[Num, Num], Num]) -> Num:
+    """The logarithm of any x, given that of positive finite ones by k and f = m - 1."""
+    normal = positive_normal(c, x)
+    k, m, _ = split(c, x, normal)
+    result = formula(k, m - 1.0)
+    return unless_usual(c, [normal], lambda: [result], lambda: [_special(c, x, result)])[0]
+
+
 def _special(c: Code, x: Num, result: Num) -> Num:
     """The logarithm with what no formula covers: 0, infinity, NaN and negatives."""
     ordinary: Mask = (x > 0.0) & (x < math.inf)
@@ -59,27 +78,22 @@ def _natural(c: Code, k: Num, f: Num) -> Num:
 
 
 def log(c: Code, x: Num) -> Num:
-    k, m, _ = split(c, x)
-    return _special(c, x, _natural(c, k, m - 1.0))
+    return _general(c, x, lambda k, f: _natural(c, k, f))
 
 
 def log2(c: Code, x: Num) -> Num:
-    k, m, _ = split(c, x)
-    f = m - 1.0
-    return _special(c, x, c.fma(f - log1p_tail(c, f), _LOG2_E, k))
+    return _general(c, x, lambda k, f: c.fma(f - log1p_tail(c, f), _LOG2_E, k))
 
 
 def log10(c: Code, x: Num) -> Num:
-    k, m, _ = split(c, x)
-    f = m - 1.0
     high, low = c.format.pair(LOG10_2, SPARE[c.format.type])
-    return _special(c, x, c.fma(k, high, c.fma(f - log1p_tail(c, f), _LOG10_E, k * low)))
+    return _general(c, x, lambda k, f: c.fma(k, high, c.fma(f - log1p_tail(c, f), _LOG10_E, k * low)))
 
 
 def log1p(c: Code, x: Num) -> Num:
     """Return log(1 + x); the rounding error of the sum is added back to f."""
     total, rest = sum_of(c.number(1.0), x)
-    k, m, power = split(c, total, denormals=False)
+    k, m, power = split(c, total, None)
     inverse = ((c.integer(2 * c.format.bias) - power) << c.format.fraction).as_number()
     rest = c.choose(x < 2.0**60, rest * inverse, 0.0)
     result = _special(c, total, _natural(c, k, (m - 1.0) + rest))

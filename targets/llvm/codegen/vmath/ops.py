@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from mlcc.targets.llvm.codegen.ir_text import FunctionText, Value, floating, integer, vector
@@ -73,7 +73,7 @@ class Code:
     """The instruction builder of math functions, for vectors of `lanes` values of one format.
 
     `fused`: the machine has fused multiply-add. `libm`: it has libm. `scaling`: the widths in bits of the vectors that
-    it multiplies by powers of two in one instruction (AVX-512's vscalef).
+    it multiplies by powers of two in one instruction (AVX-512's vscalef). `native`: the lanes of a register.
     """
 
     fn: FunctionText
@@ -82,6 +82,7 @@ class Code:
     fused: bool
     libm: bool = True
     scaling: tuple[int, ...] = ()
+    native: int = 1
 
     def number(self, value: float) -> Num:
         return Num(self, self.fn.splat(floating(self.format.type, self.format.rounded(value)), self.lanes))
@@ -139,7 +140,8 @@ class Code:
 
     def other(self, format: Format) -> Code:
         """The same place with values of another format."""
-        return Code(self.fn, self.lanes, format, self.fused, self.libm, self.scaling)
+        native = self.native * self.format.bits // format.bits
+        return Code(self.fn, self.lanes, format, self.fused, self.libm, self.scaling, native)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +231,7 @@ class Num:
         code, format = self.code, self.code.format
         if code.lanes * format.bits in code.scaling:
             return Num(code, _vscalef(code, self.v, n.v, code.lanes))
-        if code.scaling and code.lanes * format.bits == 2 * max(code.scaling):
+        if code.scaling and code.lanes * format.bits in (2 * max(code.scaling), 4 * max(code.scaling)):
             return Num(code, _by_halves(code, self.v, n.v))
         if code.scaling:  # LLVM's own: in scalar code, which it may turn into vectors
             type, short = self.v.type, vector("i32", code.lanes)
@@ -283,9 +285,28 @@ class Int:
     def __lt__(self, other: Integer) -> Mask:
         return self._compare("slt", other)
 
+    def below(self, other: Integer) -> Mask:
+        """Less as unsigned numbers."""
+        return self._compare("ult", other)
+
     def _compare(self, predicate: str, other: Integer) -> Mask:
         rhs = other if isinstance(other, Int) else self.code.integer(other)
         return Mask(self.code, self.code.fn.icmp(predicate, self.v, rhs.v))
+
+    def joined(self, name: str) -> Int:
+        """The least (`umin`) or greatest (`umax`) of the registers that a value takes, lane by lane."""
+        fn, value, lanes, native = self.code.fn, self.v, self.code.lanes, self.code.native
+        while lanes > native:
+            half = max(lanes // 2, native)  # what both parts have in common is looked at twice
+            type = vector(f"i{self.code.format.bits}", half)
+            parts = []
+            for start in (0, lanes - half):
+                mask = ", ".join(f"i32 {start + lane}" for lane in range(half))
+                parts.append(fn.op(type, f"shufflevector {value}, {value.type} poison, <{half} x i32> <{mask}>"))
+            suffix = f"i{self.code.format.bits}" if half == 1 else f"v{half}i{self.code.format.bits}"
+            value = fn.call(type, fn.module.declare(f"llvm.{name}.{suffix}", type, [type, type]), parts)
+            lanes = half
+        return Int(replace(self.code, lanes=lanes), value)
 
     def as_number(self) -> Num:
         """The float with these bits."""
@@ -338,14 +359,16 @@ def _vscalef(code: Code, x: Value, n: Value, lanes: int) -> Value:
 
 
 def _by_halves(code: Code, x: Value, n: Value) -> Value:
-    """The same on two registers."""
+    """The same on two registers or four."""
+    if code.lanes * code.format.bits <= max(code.scaling):
+        return _vscalef(code, x, n, code.lanes)
     fn, half = code.fn, code.lanes // 2
     parts = []
     for start in (0, half):
         mask = ", ".join(f"i32 {start + lane}" for lane in range(half))
         low = vector(code.format.type, half)
         cut = [fn.op(low, f"shufflevector {v}, {v.type} poison, <{half} x i32> <{mask}>") for v in (x, n)]
-        parts.append(_vscalef(code, cut[0], cut[1], half))
+        parts.append(_by_halves(replace(code, lanes=half), cut[0], cut[1]))
     mask = ", ".join(f"i32 {lane}" for lane in range(code.lanes))
     return fn.op(x.type, f"shufflevector {parts[0]}, {parts[1]}, <{code.lanes} x i32> <{mask}>")
 

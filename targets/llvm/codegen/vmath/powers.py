@@ -1,6 +1,7 @@
 """pow, sqrt, 1 / sqrt and hypot.
 
-pow of `float` is 2**(y * log2|x|) in doubles. pow of `double` has the logarithm as a sum of two doubles: as
+pow of `float` is 2**(y * log2|x|), with the logarithm as a sum of two floats, or in doubles where products in two parts
+are slow: without fused multiply-add. pow of `double` has the logarithm as a sum of two doubles: as
 2 s (1 + z / 3 + z**2 P(z)), s = f / (2 + f), z = s**2, where all but P is carried in two parts.
 """
 
@@ -9,11 +10,13 @@ from __future__ import annotations
 import math
 
 from mlcc.targets.llvm.codegen.vmath import coefficients
-from mlcc.targets.llvm.codegen.vmath.exponentials import LN2, SPARE, reduced
-from mlcc.targets.llvm.codegen.vmath.logarithms import split
-from mlcc.targets.llvm.codegen.vmath.ops import DOUBLE, Code, Num, ordered_sum, sum_of
+from mlcc.targets.llvm.codegen.vmath.exponentials import EXP2_RANGE, LN2, SPARE, reduced
+from mlcc.targets.llvm.codegen.vmath.logarithms import positive_normal, split
+from mlcc.targets.llvm.codegen.vmath.ops import DOUBLE, Code, Int, Num, ordered_sum, sum_of
+from mlcc.targets.llvm.codegen.vmath.slow_paths import unless_usual
 
 _THIRD = (0.3333333333333333, 1.850371707708594e-17)
+_NORMAL_RESULT = 125.0  # |t| below it gives a normal `float`
 _FAR = 2.0**70  # |y| above it gives 0, 1 or infinity
 
 
@@ -42,14 +45,22 @@ def hypot(c: Code, x: Num, y: Num) -> Num:
 
 
 def pow(c: Code, x: Num, y: Num) -> Num:
-    size = _float_power(c, abs(x), y) if c.format.bits == 32 else _double_power(c, abs(x), y)
-    return _with_signs(c, x, y, size)
+    if c.format.bits == 32 and c.fused:
+        return _float_power(c, x, y)
+    size = _double_power(c, abs(x), y) if c.format.bits == 64 else _float_power_in_doubles(c, abs(x), y)
+    keys = [positive_normal(c, x), (abs(size).as_bits(), c.format.bits_of(math.inf) + 1)]
+    return unless_usual(c, keys, lambda: [size], lambda: [_special_power(c, x, y, size)])[0]
 
 
-def _with_signs(c: Code, x: Num, y: Num, size: Num) -> Num:
-    """C's pow from that of |x|: the sign for odd y, NaN for a y that is no integer, 1 for y = 0 and x = 1."""
+def _special_power(c: Code, x: Num, y: Num, size: Num) -> Num:
+    """C's pow from that of |x|: of 0, 1 and infinity, the sign for odd y, NaN for a y that is no integer, 1 for y = 0
+    and x = 1."""
+    ax, ay = abs(x), abs(y)
+    below = y < 0.0
+    size = c.choose(ax.equals(0.0), c.choose(below, math.inf, 0.0), size)
+    size = c.choose(ax.equals(math.inf), c.choose(below, 0.0, math.inf), size)
+    size = c.choose(ax.equals(1.0), 1.0, size)
     whole = 2.0**c.format.fraction
-    ay = abs(y)
     large = ay >= whole
     moved = ay + whole  # rounded to an integer, whose last bit is that of one
     integer = large | (moved - whole).equals(ay)
@@ -61,21 +72,70 @@ def _with_signs(c: Code, x: Num, y: Num, size: Num) -> Num:
 
 
 def _float_power(c: Code, x: Num, y: Num) -> Num:
+    """pow(x, y) by sums of two floats; bases and results that are not positive normal numbers are rare."""
+    normal = positive_normal(c, x)
+    t, t_rest = _exponent(c, abs(x), y, normal)
+
+    def usual() -> list[Num]:
+        p, _, power = _power_of_two(c, t, t_rest)
+        return [(p.as_bits() + (power << c.format.fraction)).as_number()]
+
+    def general() -> list[Num]:
+        near = t.clamp(*EXP2_RANGE["float"])
+        p, n, power = _power_of_two(c, near, c.choose(near.equals(t), t_rest, 0.0))
+        return [_special_power(c, x, y, p.scaled(n, power))]
+
+    keys = [normal, (abs(t).as_bits(), c.format.bits_of(_NORMAL_RESULT))]
+    return unless_usual(c, keys, usual, general)[0]
+
+
+def _power_of_two(c: Code, t: Num, t_rest: Num) -> tuple[Num, Num, Int]:
+    """p, n and n as an integer of 2**(t + t_rest) = p * 2**n."""
+    n, power = c.round(t, 1.0)
+    r = (t - n) + t_rest
+    return c.fma(r, c.polynomial(r, coefficients.EXP2["float"]), 1.0), n, power
+
+
+def _exponent(c: Code, x: Num, y: Num, normal: tuple[Int, int]) -> tuple[Num, Num]:
+    """y * log2(x) of a positive finite x, a `float`, where log2(x) = k + s * u(s**2), s = f / (2 + f), to 34 bits.
+
+    What waits for the division is kept short: errors of s, u and the products come last, each with its factor ready.
+    """
+    k, m, _ = split(c, x, normal)
+    f = m - 1.0
+    s = f / (m + 1.0)
+    s_left = c.fma(-s, f, f - (s + s))  # f - s * (2 + f)
+    z, z_rest = c.product(s, s)
+    first, second, *others = coefficients.POW_LOG2["float"]
+    first, first_rest = c.format.pair((first, 0.0))
+    u = c.fma(z, second, first)
+    u_rest = c.fma(z_rest, second, c.fma(z, second, first - u))
+    u_rest = u_rest + c.fma(z, z * c.polynomial(z, others), first_rest)
+    slope = c.polynomial(s, coefficients.POW_SLOPE["float"])
+    v, v_rest = c.product(s, u)
+    v_rest = c.fma(s_left, slope, c.fma(s, u_rest, v_rest))
+    log, log_rest = ordered_sum(k, v)
+    t, t_rest = c.product(y, log)
+    return t, c.fma(y, v_rest, c.fma(y, log_rest, t_rest))
+
+
+def _float_power_in_doubles(c: Code, x: Num, y: Num) -> Num:
+    """pow(x, y) of a positive finite x, in doubles."""
     wide = c.other(DOUBLE)
-    base = x.to(wide)
-    k, m, _ = split(wide, base, denormals=False)
+    k, m, _ = split(wide, x.to(wide), None)
     s = (m - 1.0) / (m + 1.0)
     log = wide.fma(s, wide.polynomial(s * s, coefficients.LOG2_S["double"]), k)
-    log = wide.choose(base.equals(0.0), -math.inf, wide.choose(base.equals(math.inf), math.inf, log))
-    t = (y.to(wide).clamp(-_FAR, _FAR) * log).clamp(-200.0, 200.0)
-    n, power = wide.round(t, 1.0)
-    r = t - n
-    return (wide.fma(r, wide.polynomial(r, coefficients.POW_EXP2["double"]), 1.0) * wide.power_of_two(power)).to(c)
+    t = y.to(wide).clamp(-_FAR, _FAR) * log
+    near = t.clamp(-200.0, 200.0)
+    n, power = wide.round(near, 1.0)
+    r = near - n
+    power_of_two = wide.fma(r, wide.polynomial(r, coefficients.POW_EXP2["double"]), 1.0) * wide.power_of_two(power)
+    return power_of_two.to(c)
 
 
 def _log_in_two(c: Code, x: Num) -> tuple[Num, Num]:
     """log(x) of a positive finite x, to 63 bits and more."""
-    k, m, _ = split(c, x)
+    k, m, _ = split(c, x, positive_normal(c, x))
     f = m - 1.0
     d, d_rest = sum_of(m, c.number(1.0))
     inverse = 1.0 / d
@@ -105,6 +165,4 @@ def _double_power(c: Code, x: Num, y: Num) -> Num:
     e_rest = c.fma(far, log_rest, e_rest)
     near = e.clamp(-746.0, 710.0)
     p, n, power = reduced(c, near, c.choose(near.equals(e), e_rest, 0.0))
-    size = (p + 1.0).scaled(n, power)
-    none, all = c.choose(y < 0.0, math.inf, 0.0), c.choose(y < 0.0, 0.0, math.inf)
-    return c.choose(x.equals(0.0), none, c.choose(x.equals(math.inf), all, size))
+    return (p + 1.0).scaled(n, power)

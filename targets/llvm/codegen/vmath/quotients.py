@@ -8,12 +8,12 @@ CPU divides. Zeros need no division: with b > 0 each keeps its sign.
 
 from __future__ import annotations
 
-from mlcc.targets.llvm.codegen.ir_text import Value, integer, vector
+from mlcc.targets.llvm.codegen.ir_text import Value
 from mlcc.targets.llvm.codegen.vmath.ops import Code, Int, Num
 
 
-def quotient(c: Code, a: Num, divisor: Value, native: int) -> Num:
-    """a / divisor for a scalar divisor that many calls share; `native` lanes are one register."""
+def quotient(c: Code, a: Num, divisor: Value) -> Num:
+    """a / divisor for a scalar divisor that many calls share."""
     fn, form = c.fn, c.format
     one = Code(fn, 1, form, c.fused)
     b = Num(one, divisor)
@@ -26,30 +26,13 @@ def quotient(c: Code, a: Num, divisor: Value, native: int) -> Num:
     far = form.bias - form.fraction - 4
     least, most = form.bits_of(2.0**-far), form.bits_of(2.0**far)
     doubled = a.as_bits() << 1
-    low = _joined(c, "umin", doubled - 1, native)
-    high = _joined(c, "umax", doubled, native)
+    low = (doubled - 1).joined("umin")
+    high = doubled.joined("umax")
     fits = (b >= 2.0**-form.fraction) & (b <= 2.0**form.fraction)
     top = one.choose_int(fits, one.integer(2 * most), one.integer(0))
-    lanes = min(native, c.lanes)
-    small = fn.icmp("ult", low, fn.splat(integer(f"i{form.bits}", 2 * least - 1), lanes))
-    large = fn.icmp("uge", high, fn.splat(top.v, lanes))
-    return _or_divided(c, fn.binary("or", small, large), usual, a, wide)
-
-
-def _joined(c: Code, name: str, bits: Int, native: int) -> Value:
-    """The least or greatest of the registers that a value takes, lane by lane."""
-    fn, value, lanes = c.fn, bits.v, c.lanes
-    while lanes > native:
-        half = max(lanes // 2, native)  # what both parts have in common is looked at twice
-        type = vector(f"i{c.format.bits}", half)
-        parts = []
-        for start in (0, lanes - half):
-            mask = ", ".join(f"i32 {start + lane}" for lane in range(half))
-            parts.append(fn.op(type, f"shufflevector {value}, {value.type} poison, <{half} x i32> <{mask}>"))
-        suffix = f"i{c.format.bits}" if half == 1 else f"v{half}i{c.format.bits}"
-        value = fn.call(type, fn.module.declare(f"llvm.{name}.{suffix}", type, [type, type]), parts)
-        lanes = half
-    return value
+    small = low.below(2 * least - 1)
+    large = ~high.below(Int(high.code, fn.splat(top.v, high.code.lanes)))
+    return _or_divided(c, (small | large).v, usual, a, wide)
 
 
 def _or_divided(c: Code, rare: Value, usual: Num, a: Num, b: Num) -> Num:
