@@ -13,7 +13,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import find, replace
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.ir.visit import used_vars
+from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -25,11 +25,14 @@ from mlcc.passes.schedule.analysis.reducers import ArgUpdate, arg_update
 class SimplifyArgUpdates(LoweringStep):
     """Compare no indices in argmax and argmin reductions whose indices ascend: the kept element is the first of equals.
 
-    Before:  v0 = T.Select(I[i] >= 0 and (k < 0 or V[i] > A[k] or V[i] == A[k] and I[i] < k), I[i], k)
+    Before:  I[i] = -1                                                  # the start
+             v0 = T.Select(I[i] >= 0 and (k < 0 or V[i] > A[k] or V[i] == A[k] and I[i] < k), I[i], k)
              v1 = T.Select(V[i] > A[k], V[i], A[k])
-    After:   v0 = T.Select(not V[i] >= A[k] or I[i] < 0, k, I[i])
-             v1 = T.Select(not V[i] >= A[k] or I[i] < 0, A[k], V[i])
+    After:   I[i] = 0                                                   # the first index, if known at compile time
+             v0 = T.Select(not V[i] >= A[k], k, I[i])                   # else: not V[i] >= A[k] or I[i] < 0
+             v1 = T.Select(not V[i] >= A[k], A[k], V[i])
 
+    The first index may stand for none where nothing is worse than the start value, an infinity or the extreme integer.
     The value that is kept may be another zero, so values that a caller sees stay as they are.
     """
 
@@ -40,8 +43,11 @@ class SimplifyArgUpdates(LoweringStep):
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
         if not any(_may_update(b) for b in find(func, tir.Block)):
             return func
-        simplified = _UpdateSimplifier(func).body(func.body)
-        return func if simplified is func.body else replace(func, body=simplified)
+        simplifier = _UpdateSimplifier(func)
+        simplified = simplifier.body(func.body)
+        if simplified is func.body:
+            return func
+        return replace(func, body=_StartChanger(simplifier.first_indices).body(simplified))
 
 
 def _may_update(block: tir.Block) -> bool:
@@ -49,13 +55,37 @@ def _may_update(block: tir.Block) -> bool:
     return len(block.body) == 4 and all(isinstance(s, tir.Bind) for s in block.body[:2])
 
 
+class _StartChanger(TirMutator):
+    """Replaces stores of start values."""
+
+    def __init__(self, changed: Mapping[tir.BufferStore, tir.BufferStore]) -> None:
+        self._changed = changed
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
+        return self._changed.get(node, node)
+
+    def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
+        block = node.block
+        init = None if block.init is None else self.body(block.init)
+        return replace(node, block=replace(block, init=init, body=self.body(block.body)))
+
+
 class _UpdateSimplifier(TirMutator):
     def __init__(self, func: tir.PrimFunc) -> None:
+        self.first_indices: dict[tir.BufferStore, tir.BufferStore] = {}  # for stores of -1 that start indices
         self._visible = {b for b in func.buffers if b is not None}
         self._stores: dict[tir.Buffer, list[tir.BufferStore]] = {}
         for store in find(func, tir.BufferStore):
             self._stores.setdefault(store.buffer, []).append(store)
         self._loops: list[tir.For] = []
+        self._conditions = 0  # around a statement
+
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        self._conditions += 1
+        try:
+            return super().stmt_if(node)
+        finally:
+            self._conditions -= 1
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         self._loops.append(node)
@@ -75,19 +105,59 @@ class _UpdateSimplifier(TirMutator):
             or not self._ascends(node, index)
         ):
             return replace(node, block=replace(node.block, body=self.body(node.block.body)))
+        starts = self._from_first(node, update, index)
+        taken = update.taken if starts is None else _where_better(update) or update.taken
+        self.first_indices |= starts or {}
         binds = [
-            tir.Bind(bind.var, value, span=bind.span)
-            for bind, value in zip(node.block.body[:2], _in_order(update), strict=True)
+            tir.Bind(bind.var, tir.Select(new.dtype, taken, new, old), span=bind.span)
+            for bind, old, new in zip(node.block.body[:2], update.lhs, update.rhs, strict=True)
             if isinstance(bind, tir.Bind)
         ]
         return replace(node, block=replace(node.block, body=(*binds, *node.block.body[2:])))
 
     def _starts_from_none(self, node: tir.BlockRealize, update: ArgUpdate) -> bool:
-        """Return True if all indices that are kept come from this block, after a negative one."""
+        """Return True if all indices that are kept come from this block, after a negative one, and an element that is
+        taken for that alone is no worse than the start value.
+        """
+        indices, values = self._starts(node, update)
+        starts = [tir.const_int(s.value) for s in indices]
+        neutral = all(_nothing_is_worse(s.value, update.reducer.identity[1]) for s in values)
+        none = all(start is not None and start < 0 for start in starts)
+        return bool(starts) and none and (neutral or _where_better(update) is None)
+
+    def _starts(self, node: tir.BlockRealize, update: ArgUpdate) -> tuple[list[tir.BufferStore], ...]:
+        """Return the stores of a block's indices and of its values that are not its updates."""
         own = node.block.body[2:]
-        others = [s for s in self._stores[update.buffers[0]] if not any(s is one for one in own)]
-        starts = [tir.const_int(s.value) for s in others]
-        return bool(starts) and all(start is not None and start < 0 for start in starts)
+        return tuple([s for s in self._stores[b] if not any(s is one for one in own)] for b in update.buffers)
+
+    def _from_first(
+        self, node: tir.BlockRealize, update: ArgUpdate, index: Expr
+    ) -> dict[tir.BufferStore, tir.BufferStore] | None:
+        """Return the stores that start the kept indices from the first one of each element instead of none.
+
+        None if that is not known: with conditions some elements, or all, may be left out.
+        """
+        block = node.block
+        own = [s for s in block.body[2:] if isinstance(s, tir.BufferStore)]
+        places = next(s.indices for s in own if s.buffer is update.buffers[0])
+        spatial = {a.var for a in block.iter_vars if a.kind is tir.IterKind.SPATIAL}
+        reduced = {a.var: a.dom.min for a in block.iter_vars if a.kind is not tir.IterKind.SPATIAL}
+        known = {v for v in places if isinstance(v, tir.Var)}
+        if (
+            _where_better(update) is None
+            or index is not update.rhs[0]
+            or self._conditions
+            or tir.const_int(node.predicate) != 1
+            or len(known) != len(places)
+            or not used_vars(index) <= known & spatial | reduced.keys()
+            or not all((tir.const_int(a.dom.extent) or 0) > 0 for a in block.iter_vars if a.var in reduced)
+        ):
+            return None
+        first = substitute(index, reduced)
+        return {
+            s: replace(s, value=substitute(first, dict(zip(places, s.indices, strict=True))))
+            for s in self._starts(node, update)[0]
+        }
 
     def _ascends(self, node: tir.BlockRealize, index: Expr) -> bool:
         """Prove that an index is at least 0, and grows from one update of an element to the next.
@@ -116,7 +186,8 @@ class _UpdateSimplifier(TirMutator):
                 return False
             for var, factor in inside[0].items():
                 steps[var] = steps.get(var, 0) + factor * parts[0].get(axis.var, 0)
-        if any(at.var not in steps and at.var not in spatial for at in self._loops):
+        repeated = [at for at in self._loops if tir.const_int(at.extent) != 1]
+        if any(at.var not in steps and at.var not in spatial for at in repeated):
             return False  # the block runs again for the same element
         reach = 0
         for loop in reversed([at for at in self._loops if at.var in steps]):
@@ -163,6 +234,16 @@ def _checks_nan(condition: Expr) -> bool:
     return any(same_expr(node.lhs, node.rhs) for node in find(condition, tir.EQ))
 
 
-def _in_order(update: ArgUpdate) -> tuple[Expr, ...]:
-    """Return the kept index and value after an update whose index is larger than the kept one."""
-    return tuple(tir.Select(new.dtype, update.taken, new, old) for old, new in zip(update.lhs, update.rhs, strict=True))
+def _nothing_is_worse(start: Expr, identity: Expr) -> bool:
+    """Return True for the start value of a minimum or maximum that is an infinity or the extreme integer."""
+    if isinstance(start, tir.FloatImm) and isinstance(identity, tir.FloatImm):
+        return math.isinf(start.value) and (start.value < 0) == (identity.value < 0)
+    return isinstance(start, tir.IntImm) and same_expr(start, identity)
+
+
+def _where_better(update: ArgUpdate) -> Expr | None:
+    """Return the condition of an update without the term that the kept index is negative; None if it has none."""
+    match update.taken:
+        case tir.Or(lhs=better, rhs=tir.LT(lhs=kept, rhs=tir.IntImm(value=0))) if same_expr(kept, update.lhs[0]):
+            return better
+    return None

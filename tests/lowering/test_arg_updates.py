@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc.arith.analyzer import Analyzer
 from mlcc.interp.graph import run_function
 from mlcc.ir import tir
 from mlcc.ir.node import find
@@ -65,6 +66,31 @@ def test_only_ascending_indices(source: str, kept: bool) -> None:
     assert compares_indices(source) is kept
     a = np.random.default_rng(0).integers(0, 9, (4, 6, 7)).astype(np.float32)
     a[1] = -np.inf
+    want = np.empty(4, np.int64)
+    run_function(mlcc.parse(source), "main", [a, want])
+    np.testing.assert_array_equal(run(source, a), want)
+
+
+@pytest.mark.parametrize(
+    ("source", "starts"),
+    [
+        (text(), [0]),
+        (text('T.Cast("int64", vj * 8 + vk + 3)'), [3]),
+        (text().replace("for i, j, k in T.grid(4, 6, 7)", "for i, again, j, k in T.grid(4, 1, 6, 7)"), [0]),
+        (text().replace("            with T.init", "            T.where(k < 5)\n            with T.init"), [-1]),
+        (text().replace('T.float32("-inf")', "T.float32(-3.4028234663852886e+38)"), [-1]),
+        (text().replace('T.float32("-inf")', 'T.float32("inf")'), [-1]),
+    ],
+)
+def test_kept_indices_start_from_the_first_where_nothing_is_worse(source: str, starts: list[int]) -> None:
+    made = mlcc.run_passes(mlcc.parse(source), "init-empty-reductions,simplify-arg-updates", target="llvm")["main"]
+    stores = [s.value for s in find(made, tir.BufferStore) if s.buffer.name == "P" and not isinstance(s.value, tir.Var)]
+    assert [Analyzer().simplify(value).value for value in stores] == starts  # type: ignore[attr-defined]
+    a = np.random.default_rng(0).integers(0, 9, (4, 6, 7)).astype(np.float32)
+    a[1] = -np.inf
+    a[2, 0, 0] = -np.inf
+    a[3] = -np.inf
+    a[3, 2] = np.finfo(np.float32).min
     want = np.empty(4, np.int64)
     run_function(mlcc.parse(source), "main", [a, want])
     np.testing.assert_array_equal(run(source, a), want)
