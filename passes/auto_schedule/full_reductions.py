@@ -11,7 +11,7 @@ from math import prod
 
 from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_outer, reduce_nest, stores_disjointly
-from mlcc.passes.auto_schedule.rows import ACCUMULATORS, schedule_row_stage, split_reduction
+from mlcc.passes.auto_schedule.rows import ACCUMULATORS, accumulator_counts, schedule_row_stage, split_reduction
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
@@ -85,7 +85,7 @@ def _split_chunks(
             if not split_many
             else [n for n in range(2 * CHUNK_ELEMENTS, CHUNK_ELEMENTS // 4, -1) if size % n == 0]
         )
-        for vectors in (ACCUMULATORS, 2, 1):
+        for vectors in (*accumulator_counts(ACCUMULATORS), 1):
             divisible = [n for n in candidates if n % (vectors * lanes) == 0]
             if divisible:
                 return sch.split(kernel.fused(loops), [None, divisible[0]])[0]

@@ -138,10 +138,15 @@ def _accumulators_and_fit(times: int | None, last: int | None, lanes: int, max_c
     `times` is the number of iterations of the loops together, `last` that of the innermost one.
     """
     accumulators = _accumulators(times, lanes, max_count)
-    for candidate in (accumulators, accumulators // 2):
+    for candidate in accumulator_counts(accumulators):
         if candidate and times is not None and times % (candidate * lanes) == 0:
             return candidate, True
     return _accumulators(last, lanes, max_count), False
+
+
+def accumulator_counts(count: int) -> list[int]:
+    """Return about as many accumulators as `count`, best first: whichever fits the data has no tail."""
+    return [count, *([count + 1, count - 1] if count >= ACCUMULATORS else []), *([count // 2] if count > 1 else [])]
 
 
 def _typical(kernel: Kernel, stage: Stage) -> int | None:

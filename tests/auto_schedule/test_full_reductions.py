@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import mlcc
-from tests.auto_schedule.kernels import NATIVE, arguments, assert_same_results, graph, lowered, scheduled
+from tests.auto_schedule.kernels import NATIVE, arguments, assert_same_results, chosen, graph, lowered, scheduled
 
 LINES = {
     "sum": "y = R.sum(x)",
@@ -62,3 +62,11 @@ def test_any_sizes_keep_results(name: str, shape: list[int], dtype: str) -> None
 def test_symbolic_sizes_keep_results(size: int) -> None:
     for name in ("sum", "mean"):
         assert_same_results(lowered(text(name, ["n", 3, 9, 8])), {"n": size}, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("size", "vectors"), [(1 << 17, 4), (100_000, 5), (48_000, 4), (48 * 103, 3), (4_832, 2)])
+def test_accumulators_leave_no_tail(size: int, vectors: int) -> None:
+    """As many as hide the latency of an addition, or about so many: whichever divides the elements."""
+    mod = lowered(graph(f'x: R.Tensor(({size},), "float32")', "y = R.max(x)", result="y"))
+    (outcome,) = chosen(mod, "llvm{cpu=x86-64-v4}").values()
+    assert any(f"partial results in {vectors} vectors of 16" in choice for choice in outcome.choices), outcome.choices
