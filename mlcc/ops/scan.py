@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from mlcc import te
@@ -27,7 +29,7 @@ from mlcc.ops.shapes import (
     tensor_like,
 )
 from mlcc.te import statements as code
-from mlcc.te.scalar import Scalar
+from mlcc.te.scalar import Scalar, to_expr
 from mlcc.te.statements import BufferElements
 
 # ---------------------------------------------------------------- inference
@@ -78,6 +80,51 @@ def infer_multinomial(call: relax.Call) -> Tensor:
 # ---------------------------------------------------------------- lowering
 
 
+_ENOUGH_COLUMNS = 16  # to be scanned side by side: vectors of them add what one column adds element by element
+
+
+def _scans_columns(x: te.Tensor, dtype: DType, along: int) -> bool:
+    """Return True if enough elements lie behind the axis to scan side by side. Sums of halves are kept as floats."""
+    behind = [tir.const_int(to_expr(n)) for n in x.shape[along + 1 :]]
+    enough = prod(_ENOUGH_COLUMNS if n is None else n for n in behind) >= _ENOUGH_COLUMNS
+    return enough and (dtype.bits >= 32 or not dtype.is_float)
+
+
+def _scan_columns(call: relax.Call, x: te.Tensor, dtype: DType, along: int, product: bool, name: str) -> te.Tensor:
+    """Scan all elements behind the axis side by side: each row of the result is made from the row before it."""
+    extent, inside = construct.cast(INT64, to_expr(x.shape[along])), x.shape[along + 1 :]
+    exclusive = call.attrs["exclusive"]
+    start, one = Scalar(construct.const(int(product), dtype)), construct.const(1, INT64)
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, out = BufferElements(ins[0]), BufferElements(outs[0])
+
+        def first(*at: Scalar) -> Any:
+            return out.set(start if exclusive else _combine(start, data[at].astype(dtype), product), *at)
+
+        def following(before: tuple[Scalar, ...], now: tuple[Scalar, ...]) -> Any:
+            value = data[before if exclusive else now].astype(dtype)
+            return out.set(_combine(out[before], value, product), *now)
+
+        def columns(*i: Scalar) -> Any:
+            return (
+                code.loop(construct.minimum(extent, one), lambda k: row(lambda *j: first(*i, k, *j)), "k"),
+                code.loop(
+                    construct.sub(extent, one),
+                    lambda k: row(lambda *j: following((*i, k - 1, *j), (*i, k, *j))),
+                    "k",
+                    1,
+                ),
+            )
+
+        def row(step: Callable[..., Any]) -> Any:
+            return code.grid(inside, step, "j")
+
+        return code.grid(x.shape[:along], columns, "i")
+
+    return te.extern(x.shape, [x], body, name, dtype)  # type: ignore[no-any-return]
+
+
 def _lower_scan(product: bool) -> Any:
     name = "T_cumprod" if product else "T_cumsum"
 
@@ -86,6 +133,8 @@ def _lower_scan(product: bool) -> Any:
         dtype = x.dtype if wanted is None else DType.of(wanted)
         info = call.struct_info
         assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
+        if call.attrs["axis"] is not None and _scans_columns(x, dtype, call.attrs["axis"] % x.ndim):
+            return _scan_columns(call, x, dtype, call.attrs["axis"] % x.ndim, product, name)
 
         def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
             data, out, total = BufferElements(ins[0]), BufferElements(outs[0]), BufferElements(total_cell.buffer)
