@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import permutations
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import linear_parts
@@ -21,6 +22,7 @@ from mlcc.ir.tir import Expr, ForKind
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.accesses import Access, BufferUses, Scope, is_pure
 
+MAX_PERMUTED = 3  # loops whose orders are tried one after another
 _LOOPS = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED)  # a vectorized loop cannot contain an allocation
 
 
@@ -195,9 +197,16 @@ class _CoverProof:
         return self._same_element({}) or self._matches_loops() or self._in_box()
 
     def _matches_loops(self) -> bool:
-        """Prove that both access the same element in each iteration: their own loops match one to one in extent."""
+        """Prove that both access the same element in each iteration: their own loops match one to one in extent.
+
+        They may be nested in different orders, such as the loops that compute and that store a register tile.
+        """
         wanted = _vars(self._load.indices)
-        load_loops = [loop for loop in self._load.loops(self._common) if loop.var in wanted]
+        loops = [loop for loop in self._load.loops(self._common) if loop.var in wanted]
+        orders = permutations(loops) if len(loops) <= MAX_PERMUTED else (loops,)
+        return any(self._matches_in_order(list(order)) for order in orders)
+
+    def _matches_in_order(self, load_loops: list[tir.For]) -> bool:
         index_vars = _vars(self._indices)
         values: Pins = {}
         for own in self._own:

@@ -76,6 +76,21 @@ for i in range(8):
 """, {"X": ("i", "8")})  # fmt: skip
 
 
+def test_tiles_that_are_read_in_another_order_of_loops() -> None:
+    case("""
+X = T.alloc_buffer((64,), "int32")
+for i in range(3):
+    for j in range(5):
+        for k in range(4):
+            if i * 4 + k < 11:
+                X[(i * 4 + k) * 5 + j] = A[(i * 4 + k) * 5 + j] + 1
+    for k in range(4):
+        for j in range(5):
+            if i * 4 + k < 11:
+                B[(i * 4 + k) * 5 + j] = X[(i * 4 + k) * 5 + j]
+""", {"X": ("i", "20")})  # fmt: skip
+
+
 def test_values_of_earlier_iterations_keep_a_buffer_outside() -> None:
     case("""
 X = T.alloc_buffer((64,), "int32")
