@@ -10,6 +10,7 @@ rows: where their number is unknown, lowering writes out a tile for each number 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 
 from mlcc.errors import CompileError
 from mlcc.ir import construct as c
@@ -48,6 +49,7 @@ MIN_PANEL_REUSE_ROW_MAJOR = 128  # the same where vectors can be loaded without 
 MAX_ROW_MAJOR_BYTES = 768 << 10  # bytes: rows of a larger operand miss the TLB
 # multiplications that fit the decoded code; the expected relative time with more
 MAX_UNROLLED_PRODUCTS, LONG_CODE_COST = 96, 1.3
+CROSSING_COST = 1.015  # relative time of half vectors that are read in rows, where they often cross cache lines
 MAX_UNROLLED = 8  # most steps of the reduction that are unrolled
 
 MIN_DOT_VECTORS = 16  # least vectors per dot product for the lane sum to be negligible
@@ -145,15 +147,16 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
     if in_rows and not is_constant and groups is None:
         pack_rhs = kernel.choose_bool("panels", "pack the right operand into panels as wide as a tile", pack_rhs)
     reserved = groups.reserved_registers(kernel) if groups else None
-    halves = pack_rhs and groups is None  # half vectors in rows often cross cache lines
+    halves = groups is None
+    crossing = 1.0 if pack_rhs else CROSSING_COST
     panel_columns = shared_columns(kernel, product, m)
     unknown_height = [product.m] if product.m is not None and m is None else []
     heights = typical_sizes(*kernel.bounds_of_loops(product.stage, unknown_height)) if unknown_height else TYPICAL_SIZES
     candidates = [
-        (1 / tile.efficiency(m, n, heights), tile)
+        ((crossing if tile.lanes < lanes else 1.0) / tile.efficiency(m, n, heights), tile)
         for tile in tiles(facts, m, n, lanes, reserved, halves, panel_columns, heights=heights)
     ]
-    tile = choose_tile(kernel, candidates, PARTS)
+    tile = choose_tile(kernel, sorted(candidates, key=itemgetter(0)), PARTS)
     lhs_along_rows = product.m is not None and product.contiguous_axis(product.lhs) == product.m
     rhs_in_l1 = rhs_bytes is not None and rhs_bytes <= facts.l1_bytes // 2
     if groups is not None:
