@@ -1,8 +1,9 @@
 """Flatten buffers: shapes, strides and offsets become index arithmetic over one-dimensional buffers.
 
-Index arithmetic is done in int32 where no element lies beyond it, else in int64. A parameter's flat view is declared at
-the start of the body (unless the parameter is flat already), so that the function's interface stays as it is. Calls of
-functions that need to know more of a buffer than its data get it described as a tensor (`tvm_stack_make_array`).
+Index arithmetic is done in int32 where no element lies beyond it, else in int64; for CPUs, whose addresses have 64
+bits, indices that are int64 stay so. A parameter's flat view is declared at the start of the body (unless the parameter
+is flat already), so that the function's interface stays as it is. Calls of functions that need to know more of a buffer
+than its data get it described as a tensor (`tvm_stack_make_array`).
 """
 
 from __future__ import annotations
@@ -29,9 +30,14 @@ from mlcc.passes.lowering.symbols import symbols_of
 from mlcc.passes.manage.stages import FLAT, LOOPS
 
 
-def flatten_buffers(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc]) -> tir.PrimFunc:
-    """Return `func` with one index per access. `functions` are the PrimFuncs of the module. Raises CompileError."""
-    flattener = _Flattener(functions, frozenset(symbols_of(func)))
+def flatten_buffers(
+    func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], narrow_indices: bool = True
+) -> tir.PrimFunc:
+    """Return `func` with one index per access. `functions` are the PrimFuncs of the module. Raises CompileError.
+
+    `narrow_indices`: int64 indices of buffers that int32 can index become int32.
+    """
+    flattener = _Flattener(functions, frozenset(symbols_of(func)), narrow_indices)
     params = [b for b in func.buffers if b is not None]
     flattener.by_data.update({b.data: b for b in reversed(params)})
     body = flattener.body(func.body)
@@ -97,8 +103,11 @@ def _cast_index(dtype: DType, index: Expr) -> Expr:
 
 
 class _Flattener(TirMutator):
-    def __init__(self, functions: Mapping[str, tir.PrimFunc], sizes: frozenset[tir.Var]) -> None:
+    def __init__(
+        self, functions: Mapping[str, tir.PrimFunc], sizes: frozenset[tir.Var], narrow_indices: bool
+    ) -> None:  # fmt: skip
         self._functions = functions
+        self._narrow = narrow_indices
         self._sizes = sizes
         self.flat: dict[tir.Buffer, tir.Buffer] = {}
         self.by_data: dict[tir.Var, tir.Buffer] = {}
@@ -156,6 +165,8 @@ class _Flattener(TirMutator):
         if len(indices) == 1 and not buffer.strides and _is_zero(buffer.elem_offset):
             return (indices[0],)
         dtype = index_type(buffer)
+        if not self._narrow and any(i.dtype.element is INT64 for i in indices):
+            dtype = INT64
         strides = self.exprs(buffer.strides) or compact_strides(self.exprs(buffer.shape))
         joined = self._linearized(indices, strides, dtype) if indices else None
         if joined is not None:
@@ -283,4 +294,4 @@ class FlattenBuffers(LoweringStep):
     gives: ClassVar[str] = FLAT
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        return flatten_buffers(func, functions)
+        return flatten_buffers(func, functions, options.narrow_indices)

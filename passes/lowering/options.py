@@ -25,7 +25,8 @@ class LowerOptions:
     costs no more than a plain one. `edge_limit` bounds the statements (after unrolling) of bodies copied by loop
     partitioning; 0 copies none. `reassociate`: vectorized float reductions may be reassociated without an annotation.
     `dots` are the operand dtypes of the CPU's dot instructions (`mlcc.machine.dot_products`). `threads`: parallel loops
-    may run on several threads. `kernels`: the code is a GPU's, for one of many threads.
+    may run on several threads. `kernels`: the code is a GPU's, for one of many threads. `narrow_indices`: indices are
+    computed in 32 bits where they fit; else those of 64 bits stay, which on a CPU saves conversions.
     """
 
     unroll_limit: int = 512
@@ -38,6 +39,7 @@ class LowerOptions:
     dots: frozenset[Pair] = frozenset()
     threads: bool = True
     kernels: bool = False
+    narrow_indices: bool = True
 
     def lanes_for(self, body: tuple[tir.Stmt, ...]) -> int:
         """Return the most lanes for a loop with this body: four vectors of its largest elements."""
@@ -87,4 +89,5 @@ def cpu_options(arch: str, features: frozenset[str]) -> LowerOptions:
     return LowerOptions(
         vector_bytes=vector_bytes_of(arch, features),
         mask_bits=mask_bits(features), cheap_masks="avx512f" in features, dots=dot_pairs(arch, features),
+        narrow_indices=False,
     )  # fmt: skip

@@ -151,6 +151,17 @@ def test_index_arithmetic_is_as_wide_as_it_must_be(shape: tuple[int, int], dtype
     assert str(store.indices[0].dtype) == dtype
 
 
+@pytest.mark.parametrize(("narrow", "dtype"), [(True, "int32"), (False, "int64")])
+def test_wide_indices_stay_wide_where_the_target_wants_them(narrow: bool, dtype: str) -> None:
+    """On CPUs, whose addresses have 64 bits; loops over int32 stay as they are on both."""
+    buf, i, j = c.make_buffer("A", (4, 5), "float32"), var("i", "int64"), var("j", "int64")
+    short = var("s")
+    body = (loop(i, 4, loop(j, 5, c.store(buf, 1.0, i, j))), loop(short, 4, c.store(buf, 1.0, short, 0)))
+    wide, small = stores(lower_func(func([buf], body), {}, LowerOptions(narrow_indices=narrow)))
+    assert (str(wide.indices[0].dtype), str(small.indices[0].dtype)) == (dtype, "int32")
+    assert any(isinstance(n, tir.Cast) for n in walk(wide)) is narrow
+
+
 def test_accesses_of_the_wrong_rank_are_refused() -> None:
     a = c.make_buffer("A", (3, 4), "int32")
     store = tir.BufferStore(a, c.const(0), (c.const(0),))
