@@ -102,21 +102,41 @@ class Judge:
         return outcome if outcome.startswith(RACES) else OK
 
     def machine_code(self, lowered: IRModule) -> Judgement:
-        """Judge the code that is compiled from a lowered module."""
+        """Judge the code that is compiled from a lowered module. Raises CompileError if there can be none."""
 
-        def run() -> Judgement:
+        def run() -> Judgement | CompileError:
             arguments, written = self._check.arguments(lowered)
-            returned = self._compiled(lowered)[self.func](*arguments)
+            try:
+                compiled = self._compiled(lowered)
+            except CompileError as refusal:
+                return refusal
+            returned = compiled[self.func](*arguments)
             return self._check.compare(written or returned) or OK
 
         return self._apart(run)
 
+    def require_code(self, lowered: IRModule) -> None:
+        """Raise CompileError if no code can be generated from a module."""
+
+        def run() -> Judgement | CompileError:
+            try:
+                mlcc.build(lowered, self.target, self.level, "")
+            except CompileError as refusal:
+                return refusal
+            return OK
+
+        self._apart(run)
+
     def kernel_code(self, lowered: IRModule, call: KernelCall) -> Judgement:
-        """Judge the code of one kernel, compiled alone, by a call that the interpreter recorded."""
+        """Judge the code of one kernel by a call that the interpreter recorded; OK if it cannot be compiled alone."""
 
         def run() -> Judgement:
             arguments = [a.copy() if hasattr(a, "copy") else a for a in call.arguments]
-            self._compiled(alone(lowered, call.name))[call.name](*arguments)
+            try:
+                compiled = self._compiled(alone(lowered, call.name))
+            except CompileError:
+                return OK
+            compiled[call.name](*arguments)
             return self._check.difference(arguments, call.results) or OK
 
         return self._apart(run)
@@ -128,8 +148,10 @@ class Judge:
 
     # ------------------------------------------------------------ helpers
 
-    def _apart(self, job: Callable[[], Judgement]) -> Judgement:
-        def judged() -> Judgement:
+    def _apart(self, job: Callable[[], Judgement | CompileError]) -> Judgement:
+        """Run a job in a process of its own; raise the CompileError that it returns."""
+
+        def judged() -> Judgement | CompileError:
             try:
                 return job()
             except MlccError as exc:
@@ -138,7 +160,10 @@ class Judge:
             except Exception as exc:  # noqa: BLE001 - what is looked for
                 return describe_crash(exc)
 
-        return str(run_apart(judged, self._seconds))
+        outcome = run_apart(judged, self._seconds)
+        if isinstance(outcome, CompileError):
+            raise outcome
+        return str(outcome)
 
     def _compiled(self, lowered: IRModule) -> Any:
         from mlcc.loading import load

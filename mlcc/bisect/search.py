@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -17,6 +18,7 @@ from mlcc.reduce.outcomes import OK
 
 RESULTS, RACE, CRASH, CODE = "results", "race", "crash", "machine code"
 _Item = TypeVar("_Item")
+_CODE = re.compile(r"E\d{4}: ")  # begins a judgement that is an error
 Tell = Callable[[str], None]
 
 
@@ -72,7 +74,8 @@ def bisect(
 ) -> Finding | None:
     """Find what makes a function of a module compute something else, crash or race; None if nothing does.
 
-    Each pass is judged as if monotone: once a result is wrong, it stays wrong. Raises CompileError for faulty input.
+    Each pass is judged as if monotone: once a result is wrong, it stays wrong. Raises CompileError for faulty input,
+    and for passes after which no code can be generated.
     """
     stages = _Stages()
     failure: Exception | None = None
@@ -88,6 +91,8 @@ def bisect(
     judged = _first_judgement(judge, modules[-1])
     if judged is not None:
         kind, problem = judged
+        if failure is None and kind == RESULTS and _CODE.match(problem):
+            judge.require_code(modules[-1])
         judgement = judge.results if kind == RESULTS else judge.race
         at = _first_wrong(modules, lambda m: judgement(m) != OK, tell)
         if at == 0:
@@ -103,7 +108,8 @@ def bisect(
         at = len(modules)
         return Finding(CRASH, str(failure), modules[-1], at, pipeline.passes[at - 1])
     if judge.is_emulated:
-        return None  # the emulator has run the kernels already
+        judge.require_code(modules[-1])  # the emulator has run the kernels already, if there are any
+        return None
     race = judge.race(module)  # whose loops lowering made serial
     if race != OK:
         return Finding(RACE, race, module, kernels=_kernels_alone(judge, RACE, module))

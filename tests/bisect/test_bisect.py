@@ -223,6 +223,14 @@ def test_arrays_and_sizes_that_do_not_fit_are_refused(mlcc: Tool) -> None:
     assert "error[E0017]: no shape of `main` has `n`\n  help: its shapes have no symbols" in mlcc.err
 
 
+@pytest.mark.parametrize("target", ["llvm{cpu=native}", "cuda{arch=sm_80}"])
+def test_passes_after_which_there_is_no_code_are_refused(mlcc: Tool, target: str) -> None:
+    mlcc("bisect", "perceptron.mlc", "-t", target, "-p", "canonicalize,fuse", code=1)
+    assert "perceptron.mlc:10:" in mlcc.err
+    assert "error[E0509]: `R.matmul` cannot be lowered" in mlcc.err
+    assert "run `lower-to-tir` first" in mlcc.err
+
+
 def test_a_program_that_is_wrong_before_the_first_pass_is_refused(mlcc: Tool) -> None:
     mlcc.file("sum.mlc", SUM.replace("            with T.init():\n                B[vi] = T.float32(0)\n", "").replace(
         "B[vi] = B[vi]", "C = T.alloc_buffer((16,))\n            B[vi] = C[vi]"))  # fmt: skip
