@@ -84,5 +84,9 @@ def _reduced(program: Program, run: Run, command: Sequence[str], sought: str, se
             words = {"FILE": path, "PASSES": ",".join(best.passes or ())}
             file.write(program_text(best, outcome, [words.get(word, word) for word in command]))
 
-    reduce_and_save(program, observe, outcome, took, seconds - took, save, path)
+    try:
+        reduce_and_save(program, observe, outcome, took, seconds - took, save, path)
+    finally:
+        if os.path.getsize(path) == 0:
+            os.unlink(path)
     return path

@@ -31,7 +31,7 @@ def reduce_and_save(
 ) -> None:  # fmt: skip
     """Reduce a program with an outcome, which it took `took` seconds to observe, and save the smallest one found.
 
-    Ctrl-C ends the search, and is raised again after the result is saved.
+    Ctrl-C ends the search, as a failure of its own does, and is raised again after the result is saved.
     """
     from mlcc.cli import signals
     from mlcc.reduce.reducer import Reducer
@@ -42,7 +42,7 @@ def reduce_and_save(
     with signals.graceful_first_signal():
         try:
             reducer.run()
-        except (signals.Stopped, KeyboardInterrupt) as exc:
+        except (signals.Stopped, KeyboardInterrupt, Exception) as exc:  # noqa: BLE001 - raised again
             stopped = exc
         _clear_progress()
         save(reducer.best)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mlcc.arith.complete import complete
-from mlcc.errors import CompileError
+from mlcc.errors import CompileError, Span
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import EMPTY, replace, walk
@@ -16,7 +16,6 @@ from mlcc.reduce.program import Program
 
 Body = tuple[tir.Stmt, ...]
 Action = Callable[[tir.Stmt], Body]
-_NOTHING = tir.Evaluate(tir.IntImm(DType.of("int32"), 0))
 _NESTED = (tir.For, tir.While, tir.AttrStmt)
 
 
@@ -78,7 +77,7 @@ class UnwrapStatements(_StatementEdit):
     def edited(self, stmt: tir.Stmt) -> Body:
         match stmt:
             case tir.For():
-                return substitute(stmt.body, {stmt.var: stmt.min})
+                return substitute(stmt.body, {stmt.var: replace(stmt.min, span=stmt.min.span or stmt.span)})
             case tir.While() | tir.AttrStmt():
                 return stmt.body
             case tir.IfThenElse():
@@ -175,10 +174,10 @@ def _simpler(expr: tir.Expr) -> Iterator[tir.Expr]:
             operands = list(args)
     yield from (e for e in operands if isinstance(e, tir.Expr) and e.dtype is expr.dtype)
     if expr.dtype.is_float:
-        yield tir.FloatImm(expr.dtype, 1.0)
+        yield tir.FloatImm(expr.dtype, 1.0, span=expr.span)
     elif expr.dtype.is_int or expr.dtype.is_uint or expr.dtype.is_bool:
-        yield tir.IntImm(expr.dtype, 1)
-        yield tir.IntImm(expr.dtype, 0)
+        yield tir.IntImm(expr.dtype, 1, span=expr.span)
+        yield tir.IntImm(expr.dtype, 0, span=expr.span)
 
 
 def _values(stmt: tir.Stmt) -> tuple[tir.Expr, ...]:
@@ -233,7 +232,12 @@ def _edit(body: Body, actions: Mapping[tir.Stmt, Action]) -> Body:
         edited += (stmt,) if action is None else action(stmt)
     if len(edited) == len(body) and all(a is b for a, b in zip(edited, body, strict=True)):
         return body
-    return tuple(edited) or (_NOTHING,)
+    return tuple(edited) or (_nothing(body[0].span),)
+
+
+def _nothing(span: Span | None) -> tir.Stmt:
+    """Return a statement that does nothing, in the place of others."""
+    return tir.Evaluate(tir.IntImm(DType.of("int32"), 0, span=span), span=span)
 
 
 def _completed(func: tir.PrimFunc) -> tir.PrimFunc:

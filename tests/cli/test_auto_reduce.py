@@ -115,6 +115,27 @@ def test_a_reduction_can_be_turned_off(mlcc: Tool, monkeypatch: pytest.MonkeyPat
     assert not list(mlcc.folder.glob("mlcc-reduced-*"))
 
 
+def test_a_reduction_that_fails_leaves_what_it_has(mlcc: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best program, if the search fails; no file, if that cannot be written."""
+    from mlcc.cli import reduction
+    from mlcc.passes.graph.canonicalize import Canonicalize
+    from mlcc.reduce.reducer import Reducer
+
+    def crash(self: object, *given: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(Canonicalize, "run", crash)
+    monkeypatch.setattr(Reducer, "run", crash)
+    mlcc("compile", "perceptron.mlc", "-o", "net.o", code=70)
+    assert "R.nn.softmax" in written(mlcc, 40)
+    (path,) = mlcc.folder.glob("mlcc-reduced-*")
+    path.unlink()
+    monkeypatch.setattr(reduction, "program_text", crash)
+    mlcc("compile", "perceptron.mlc", "-o", "net.o", code=70)
+    assert "For a small program that shows it: mlcc reduce" in mlcc.err
+    assert not list(mlcc.folder.glob("mlcc-reduced-*"))
+
+
 def test_a_reduction_keeps_to_its_time(mlcc: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlcc.passes.graph.canonicalize import Canonicalize
 

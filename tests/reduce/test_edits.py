@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from mlcc.ir.equal import structural_equal
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import walk
 from mlcc.reduce.delta import Edit, reduce_with
+from mlcc.reduce.loops import DropStatements, SimplifyExpressions, UnwrapStatements
 from mlcc.reduce.program import Program
 from mlcc.reduce.reducer import EDITS, Reducer, as_read
 from mlcc.verify import check
@@ -47,6 +49,39 @@ def test_a_valid_candidate_is_a_text(edit: Edit, seed: int, is_graph: bool, shar
         read = as_read(candidate) if candidate is not None and is_valid(candidate) else None
         if read is not None:
             assert structural_equal(parse(read.module.script()), read.module, map_free_vars=True)
+
+
+NEST = """
+@T.prim_func
+def main(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+    for i, k in T.grid(8, 4):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk] * T.float32(2)
+"""
+
+
+def test_what_stands_in_the_place_of_something_has_its_span() -> None:
+    before = Program(parse(NEST, name="nest.mlc"))
+    known = set(walk(before.module["main"]))
+
+    def new(edit: Edit, site: tuple[str, tir.Stmt], kind: type) -> list[Any]:
+        candidate = edit.apply(before, [site])
+        assert candidate is not None
+        return [node for node in walk(candidate.module["main"]) if isinstance(node, kind) and node not in known]
+
+    for _, old, simpler in SimplifyExpressions().sites(before):
+        assert old.span is None or simpler.span is not None
+    statements = [site for site in DropStatements().sites(before) if site[1].span is not None]
+    assert len(statements) == 5
+    for site in statements:
+        assert all(node.span is not None for node in new(DropStatements(), site, tir.Evaluate))
+    for site in statements:
+        if isinstance(site[1], tir.For):
+            (realize,) = (node for node in new(UnwrapStatements(), site, tir.BlockRealize) if node.values)
+            assert all(value.span is not None for value in realize.values)
 
 
 @given(seed=st.integers(0, 1 << 30), is_graph=st.booleans())
