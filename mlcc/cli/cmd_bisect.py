@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -31,9 +29,7 @@ EXIT_DIFFERENT = 3
 if TYPE_CHECKING:
     from mlcc.bisect.search import Finding
     from mlcc.ir.module import IRModule
-    from mlcc.outputs import Outputs
     from mlcc.passes.manage.manager import Pipeline
-    from mlcc.reduce.outcomes import Run
 
 
 class Given(NamedTuple):
@@ -64,7 +60,8 @@ class Given(NamedTuple):
     show_default=True,
     help="Modules of up to this many operations are interpreted, others compiled with --sanitize.",
 )
-@click.option("--reduce", "output", metavar="FILE", help="Also write a small program to FILE in which the same fails.")
+@click.option("--reduce", "output", metavar="FILE", help="Also write a small program to FILE in which the same fails; "
+              "what is left of the script goes beside it as .mls, arrays that it needs as .in.npz.")  # fmt: skip
 @click.option("--time", "seconds", type=SECONDS, default=120.0, show_default=True, metavar="SECONDS",
               help="With --reduce: the time after which the smallest program so far is the result.")  # fmt: skip
 @force_option
@@ -82,6 +79,7 @@ def command(
     """
     from mlcc.bisect.judge import Judge
     from mlcc.bisect.search import bisect
+    from mlcc.cli.bisect_reduction import ReducedFiles, reduce_finding
     from mlcc.cli.options import input_files, parse_symbol_sizes
     from mlcc.driver import build_pipeline, parse_with_passes
     from mlcc.frontend.source import is_model, read_module
@@ -92,12 +90,9 @@ def command(
     from mlcc.passes.schedule.schedule_pass import ApplyScript
     from mlcc.reduce.outcomes import Run
 
-    if output is not None and script_path is not None:
-        raise click.UsageError("--reduce leaves scripts alone: mlcc reduce FILE --script reduces both")
     outputs = Outputs(force, watch=True)
     outputs.read(file, script_path, *(input_files(inputs, ())))
-    if output is not None:
-        outputs.write_module(output, "--reduce", "mlcc", None)
+    saved = None if output is None else ReducedFiles(output, outputs, script_path is not None, bool(inputs))
     outputs.check()
     where, chosen = Target.parse(target), level_of(level)
     module, asked = (read_module(file), None) if is_model(file) else parse_with_passes(file)
@@ -106,7 +101,7 @@ def command(
         pipeline = asked
         if script_path is None:
             ctx = PassContext(where, folder=os.path.dirname(file) or ".", confined=True)
-    arrays = _arrays(module, func, inputs, parse_symbol_sizes(sizes))
+    arrays, given, known_sizes = _arrays(module, func, inputs, parse_symbol_sizes(sizes))
     passes = build_pipeline(module, where, chosen, pipeline)
     if script_path is not None:
         passes = Pipeline((ApplyScript(script_path), *passes.passes))
@@ -120,59 +115,26 @@ def command(
         click.echo(line)
     see = _to_see(finding, file, passes, target, Given(pipeline, level, script_path))
     click.echo(f"to see it: {shlex.join(see)}")
-    if output is not None:
-        run = Run(target, chosen, None, func, rtol, atol, parse_symbol_sizes(sizes), ctx.folder)
-        _reduce(finding, module, passes, pipeline, run, seconds, output, outputs)
+    if saved is not None:
+        script_folder = None if script_path is None else os.path.dirname(script_path) or "."
+        run = Run(target, chosen, None, func, rtol, atol, known_sizes, ctx.folder, given, script_folder)
+        reduce_finding(finding, module, passes, pipeline is None, run, seconds, saved)
     return EXIT_DIFFERENT
 
 
-def _reduce(
-    finding: Finding, module: IRModule, passes: Pipeline, pipeline: str | None, run: Run, seconds: float, output: str,
-    outputs: Outputs,
-) -> None:  # fmt: skip
-    """Reduce the program with the passes up to the culprit, and write it with the command that shows the failure.
+def _arrays(
+    module: IRModule, func: str, inputs: tuple[str, ...], sizes: dict[str, int]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+    """Return the arrays of files and random ones for the other parameters, those of files, and the values of symbols.
 
-    Raises CompileError E0518 if it does not fail on random arrays.
-    """
-    from mlcc.bisect.search import CODE, CRASH, RACE
-    from mlcc.cli.reduction import describe, outcome_observer, program_text, reduce_and_save, tell
-    from mlcc.errors import CompileError, error
-    from mlcc.reduce.outcomes import CHECKS, MACHINE_CODE, OK, PASSES
-    from mlcc.reduce.program import Program
-
-    judged = {CODE: MACHINE_CODE, CRASH: None, RACE: CHECKS}.get(finding.kind, PASSES)
-    upto = passes.passes[: finding.at or 0]
-    if finding.kind == CODE:
-        program = Program(module, None if pipeline is None else tuple(map(str, passes.passes)))
-    else:
-        program = Program(module, tuple(map(str, upto)))
-    observe = outcome_observer(replace(run, judged_by=judged))
-    started = time.monotonic()
-    outcome = observe(program, 600)
-    took = time.monotonic() - started
-    if outcome == OK:
-        help = "the failure needs the arrays of --in; mlcc reduce --keep COMMAND takes a command that reads them"
-        raise CompileError(error("E0518", "nothing fails on random arrays", help=help))
-    tell(f"reducing: {outcome}; {describe(program)}")
-    words = ["mlcc", "bisect", os.path.basename(output), "-t", run.target]
-    words += [] if program.passes is not None or run.level is None else ["-O", str(run.level)]
-    words += [word for path in plugins.loaded_paths() for word in ("--load", path)]
-
-    def save(best: Program) -> None:
-        outputs.save({output: program_text(best, outcome, words)})
-
-    reduce_and_save(program, observe, outcome, took, seconds, save, output)
-
-
-def _arrays(module: IRModule, func: str, inputs: tuple[str, ...], sizes: dict[str, int]) -> dict[str, Any]:
-    """Return the arrays of files, and random ones for the other parameters, by the names of the parameters.
+    Arrays are by the names of the parameters; those of files give values to symbols that `sizes` does not have.
 
     Raises CompileError: E0004 for an array that no parameter takes, E0017 for a size that no shape has.
     """
     from mlcc.call_by_name import assign
     from mlcc.cli.options import load_inputs
     from mlcc.errors import CompileError, did_you_mean, error
-    from mlcc.reduce.arguments import parameter_names, random_arguments, symbol_names
+    from mlcc.reduce.arguments import parameter_names, random_arguments, sizes_of, symbol_names
 
     if func not in module:
         help = did_you_mean(func, module)
@@ -201,8 +163,9 @@ def _arrays(module: IRModule, func: str, inputs: tuple[str, ...], sizes: dict[st
     if findings:
         raise CompileError(findings)
     known = {name: given[arrays[0]] for name, arrays in assigned.items() if arrays}
+    sizes = {**sizes_of(called, known), **sizes}
     values, _ = random_arguments(called, sizes) if len(known) < len(names) else ([None] * len(names), [])
-    return {name: known.get(name, value) for name, value in zip(names, values, strict=True)}
+    return {name: known.get(name, value) for name, value in zip(names, values, strict=True)}, known, sizes
 
 
 def _to_see(finding: Finding, file: str, passes: Pipeline, target: str, given: Given) -> list[str]:

@@ -133,7 +133,7 @@ CODES: dict[str, tuple[str, str]] = {
         "`mlcc reduce` runs a program before it reduces it, and compares what happens with what `--keep` names: a "
         "crash of mlcc, results that differ from those of the interpreter, or the code of an error. Another target, "
         "level or pipeline than that of the failing command may make the difference; `--keep` also takes the command "
-        "itself.",
+        "itself. `mlcc bisect --reduce` needs a failure that random arrays show, or those of `--in`.",
     ),
     "E0516": (
         "a lifted function's name is taken",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlcc.arith.analyzer import Analyzer
@@ -20,12 +20,51 @@ if TYPE_CHECKING:
 _DEFAULT_SIZE = 5  # of a symbol that has no stated value: a prime that is no power of two
 
 
-def random_arguments(func: Func, sizes: Mapping[str, int]) -> tuple[list[Any], list[int]]:
+def random_arguments(
+    func: Func, sizes: Mapping[str, int], given: Mapping[str, Any] | None = None
+) -> tuple[list[Any], list[int]]:
     """Return an argument for each parameter, and the positions of those that the call writes (of a TIR function).
 
-    Floats are from -1 to 1, integers from 0 to 2, from a fixed seed; `sizes` are values of symbols in shapes.
+    Floats are from -1 to 1, integers from 0 to 2, from a fixed seed; `sizes` are values of symbols in shapes. Arrays of
+    `given`, by the name of the parameter, take the place of random ones of the same shape and dtype.
     Raises CompileError E0017 for a parameter that takes no array or number.
     """
+    arguments, written = _random(func, sizes)
+    chosen = fitting(func, arguments, given or {})
+    return [chosen.get(name, a) for name, a in zip(parameter_names(func), arguments, strict=True)], written
+
+
+def fitting(func: Func, arguments: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arrays, by the name of the parameter, that have the shape and dtype of the arguments of a function."""
+    return {
+        name: given[name]
+        for name, argument in zip(parameter_names(func), arguments, strict=True)
+        if name in given and _kind(given[name]) == _kind(argument)
+    }
+
+
+def _kind(argument: Any) -> Any:
+    return getattr(argument, "shape", None), getattr(argument, "dtype", None)
+
+
+def sizes_of(func: Func, arrays: Mapping[str, Any]) -> dict[str, int]:
+    """Return the values that arrays, by the name of the parameter, give to the symbols that are extents of them."""
+    sizes: dict[str, int] = {}
+    for name, dims in zip(parameter_names(func), _extents(func), strict=True):
+        shape = getattr(arrays.get(name), "shape", ())
+        for dim, size in zip(dims, shape, strict=False):
+            if isinstance(dim, tir.Var):
+                sizes.setdefault(dim.name, int(size))
+    return sizes
+
+
+def _extents(func: Func) -> list[Sequence[tir.Expr]]:
+    if isinstance(func, relax.Function):
+        return [getattr(p.struct_info, "dims", None) or () for p in func.params]
+    return [() if b is None else b.shape for b in func.buffers]
+
+
+def _random(func: Func, sizes: Mapping[str, int]) -> tuple[list[Any], list[int]]:
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -45,9 +84,9 @@ def random_arguments(func: Func, sizes: Mapping[str, int]) -> tuple[list[Any], l
     return arguments, positions
 
 
-def named_arguments(func: Func, sizes: Mapping[str, int]) -> dict[str, Any]:
+def named_arguments(func: Func, sizes: Mapping[str, int], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the arguments of `random_arguments` by the names of parameters, or of the buffers of a TIR function."""
-    arguments, _ = random_arguments(func, sizes)
+    arguments, _ = random_arguments(func, sizes, given)
     return dict(zip(parameter_names(func), arguments, strict=True))
 
 

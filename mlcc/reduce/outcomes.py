@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -39,7 +39,9 @@ class Run:
     with those of the interpreter before them, within `rtol` and `atol`; CHECKS looks for invalid accesses and races
     after the passes, and makes sure that there are none without the last pass; CODE_GENERATION compiles after the
     passes. The function is `func`, or the only public one if there is none of that name. `sizes` are values of symbols
-    in shapes. `folder` is where files that passes name are looked for. Code for a GPU is emulated.
+    in shapes, `arrays` those of parameters by name, where they have their shapes and dtypes; others are random.
+    `folder` is where files that passes name are looked for, `script_folder` those of a script, if it is another one.
+    Code for a GPU is emulated.
     """
 
     target: str = "llvm{cpu=native}"
@@ -50,6 +52,8 @@ class Run:
     atol: float = 1e-5
     sizes: dict[str, int] = field(default_factory=dict)
     folder: str = "."
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+    script_folder: str | None = None
 
     def outcome(self, program: Program) -> str:
         """Run a program here, and say what happens: OK, the code of the first error, DIFFERS, or a crash by its place.
@@ -69,7 +73,8 @@ class Run:
         module = program.module
         check(module)
         if program.script is not None:
-            module = mlcc.apply_schedule(module, "\n".join(program.script) + "\n", folder=self.folder)
+            folder = self.folder if self.script_folder is None else self.script_folder
+            module = mlcc.apply_schedule(module, "\n".join(program.script) + "\n", folder=folder)
         passes = None if program.passes is None else ",".join(program.passes)
         if self.judged_by == MACHINE_CODE:
             return self._compared(program.module, module, passes)
@@ -77,9 +82,9 @@ class Run:
             mlcc.build(module, self.target, self.level, passes)
             return OK
         if self.judged_by == PASSES:
-            return self._interpreted(module, self._after(module, program.passes or ()))
+            return self._interpreted(program.module, self._after(module, program.passes or ()))
         if self.judged_by == CHECKS:
-            return self._checked(module, program.passes or ())
+            return self._checked(program.module, module, program.passes or ())
         if passes is not None:
             mlcc.run_passes(module, passes, target=self.target, folder=self.folder)
         elif program.script is None:
@@ -92,7 +97,7 @@ class Run:
         from mlcc.passes.check_each import CheckEach
 
         func = self.called(original)
-        arrays, written = random_arguments(original[func], self.sizes)
+        arrays, written = random_arguments(original[func], self.sizes, self.arrays)
         expected, results = (copied(arrays) for _ in range(2))
         reference = run_function(original, func, expected)
         artifact = mlcc.build(module, self.target, self.level, passes)
@@ -113,26 +118,31 @@ class Run:
 
         func = self.called(before)
         emulated = partial(run_emulated, self.target) if backends.of(self.target).emulated else None
-        check = CheckEach(named_arguments(before[func], self.sizes), func, self.rtol, self.atol, emulated=emulated)
+        arrays = named_arguments(before[func], self.sizes, self.arrays)
+        check = CheckEach(arrays, func, self.rtol, self.atol, emulated=emulated)
         check.expected = check.results(before)
         return DIFFERS if check.compare(check.results(after)) else OK
 
-    def _checked(self, module: IRModule, passes: Sequence[str]) -> str:
-        """Run a module after passes with checked accesses; if that fails, also without the last pass."""
+    def _checked(self, original: IRModule, module: IRModule, passes: Sequence[str]) -> str:
+        """Run a module after passes with checked accesses; if that fails, also without the last pass, or the script."""
         func = self.called(module)
-        arrays = random_arguments(module[func], self.sizes)[0]
+        arrays = random_arguments(original[func], self.sizes, self.arrays)[0]
         run = partial(run_emulated, self.target) if backends.of(self.target).emulated else run_compiled
+        before, after = original, module
+        if passes:
+            before = self._after(module, passes[:-1])
+            after = self._after(before, passes[-1:])
         try:
-            run(self._after(module, passes), func, copied(arrays))
+            run(after, func, copied(arrays))
         except MlccError:
-            if passes and self._fails(run, module, passes[:-1], func, arrays):
-                return "fails without the last pass"
+            if (passes or module is not original) and self._fails(run, before, func, arrays):
+                return f"fails without the {'last pass' if passes else 'script'}"
             raise
         return OK
 
-    def _fails(self, run: Any, module: IRModule, passes: Sequence[str], func: str, arrays: list[Any]) -> bool:
+    def _fails(self, run: Any, module: IRModule, func: str, arrays: list[Any]) -> bool:
         try:
-            run(self._after(module, passes), func, copied(arrays))
+            run(module, func, copied(arrays))
         except MlccError:
             return True
         return False

@@ -92,6 +92,25 @@ class CheapErf(Pass):
 '''
 )
 
+# relu(x) becomes min(relu(x), 6), which is the same for small numbers
+CAPPED_RELU = (
+    _PASS
+    + '''
+
+@dataclass(frozen=True)
+class CapRelu(Pass):
+    """Compute maxima that are at most 6."""
+
+    name: ClassVar[str] = "cap-relu"
+
+    def run(self, module, ctx):
+        def rule(node):
+            return tir.Min(node.dtype, node, tir.FloatImm(node.dtype, 6.0)) if isinstance(node, tir.Max) else node
+
+        return in_kernels(module, rule)
+'''
+)
+
 # `max` of a float and a constant is compiled as `min`; the IR is right
 WRONG_CODE = """
 from mlcc.ir import tir

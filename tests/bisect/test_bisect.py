@@ -20,7 +20,15 @@ from mlcc.driver import run_passes
 from mlcc.errors import MlccError
 from mlcc.ir.equal import structural_equal
 from mlcc.verify import check
-from tests.bisect.planted import LOST_BARRIER, PARALLEL_SUM, PERCEPTRON, WRONG_CODE, WRONG_PASS, residual_network
+from tests.bisect.planted import (
+    CAPPED_RELU,
+    LOST_BARRIER,
+    PARALLEL_SUM,
+    PERCEPTRON,
+    WRONG_CODE,
+    WRONG_PASS,
+    residual_network,
+)
 from tests.cli.test_cli import Tool
 from tests.generate import graphs
 
@@ -185,13 +193,63 @@ def test_a_wrong_schedule_primitive_is_named_by_its_statement(mlcc: Tool) -> Non
     mlcc.file("sum.mls", SCRIPT)
     registry.primitive()(shorten)
     try:
-        text = mlcc("bisect", "sum.mlc", "--script", "sum.mls", code=3)
+        text = mlcc("bisect", "sum.mlc", "--script", "sum.mls", "--reduce", "small.mlc", code=3)
+        command = reduced("small.mlc", "differs").splitlines()[0]
+        again = mlcc(*shlex.split(command)[2:], code=3)
     finally:
         del registry._DEFINED["shorten"], registry._WHERE["shorten"]
     assert '\npass: `schedule{script="sum.mls"}`, number 1 of ' in text or "\npass: `schedule{script=sum.mls}`" in text
     assert re.search(r"\nstep: statement \d of \d of the schedule: sch\.shorten\(k\)\n", text)
     assert "\nkernel: `main`\n" in text
-    mlcc("bisect", "sum.mlc", "--script", "sum.mls", "--reduce", "small.mlc", code=2)
+    assert " --script small.mls " in command
+    steps = [line for line in Path("small.mls").read_text().splitlines() if line]
+    assert len(steps) == 2
+    assert steps[0].startswith("i, k = sch.get_loops(")
+    assert steps[1] == "sch.shorten(k)"
+    assert re.search(r"\nstep: statement 2 of 2 of the schedule: sch\.shorten\(k\)\n", again)
+    mlcc("bisect", "sum.mlc", "--script", "sum.mls", "--reduce", "small.mlc", code=1)
+    assert "error[E0013]: --reduce small.mlc writes small.mls, too, which exists" in mlcc.err
+    mlcc("bisect", "sum.mlc", "--script", "sum.mls", "--reduce", "-", code=1)
+    assert "E0012" in mlcc.err
+
+
+LARGE = """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8,), "float32"), v: R.Tensor(("n", 8), "float32")):
+        with R.dataflow():
+            a = R.tanh(R.add(v, w))
+            b = R.nn.relu(R.multiply(x, w))
+            c = R.add(a, b)
+            R.output(c)
+        return c
+"""
+
+
+def test_a_failure_that_needs_the_given_arrays_is_reduced_with_them(mlcc: Tool) -> None:
+    mlcc.file("large.mlc", LARGE)
+    mlcc.file("mine.py", CAPPED_RELU)
+    ones = np.ones((6, 8), np.float32)
+    np.savez("in.npz", x=50 * ones, w=ones[0], v=ones)
+    argv = ("bisect", "large.mlc", "--load", "mine.py", "-p", "lower-to-tir,cap-relu")
+    mlcc(*argv, "--size", "n=6", "--reduce", "small.mlc")  # random arrays agree
+    assert not Path("small.mlc").exists()
+    assert "pass: `cap-relu`" in mlcc(*argv, "--in", "in.npz", "--reduce", "small.mlc", code=3)
+    assert "random arrays do not show it: those of --in stay" in mlcc.err
+    assert "without the arrays of --in for `v`: " in mlcc.err
+    small = reduced("small.mlc", "differs")
+    assert operators(small) == ["R.multiply", "R.nn.relu"]
+    with np.load("small.in.npz") as arrays:
+        assert set(arrays) == {"x", "w"}
+        assert np.array_equal(arrays["x"], 50 * ones)
+    command = shlex.split(small.splitlines()[0])[2:]
+    assert command[:3] == ["bisect", "small.mlc", "--in"]
+    assert "pass: `cap-relu`" in mlcc(*command, code=3)
+    mlcc(*argv, "--in", "in.npz", "--reduce", "-", code=1)
+    assert "error[E0518]: nothing fails on random arrays\n  help: name a file for --reduce" in mlcc.err
+    mlcc(*argv, "--in", "in.npz", "--reduce", "small.mlc", code=1)
+    assert "error[E0013]: --reduce small.mlc writes small.in.npz, too, which exists" in mlcc.err
 
 
 def test_a_race_of_the_program_itself_is_found(mlcc: Tool) -> None:
