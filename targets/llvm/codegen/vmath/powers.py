@@ -53,13 +53,12 @@ def pow(c: Code, x: Num, y: Num) -> Num:
 
 
 def _special_power(c: Code, x: Num, y: Num, size: Num) -> Num:
-    """C's pow from that of |x|: of 0, 1 and infinity, the sign for odd y, NaN for a y that is no integer, 1 for y = 0
-    and x = 1."""
+    """C's pow from that of |x|: of 0 and infinity, the sign for odd y, NaN for a y that is no integer, 1 for y = 0 and
+    x = 1."""
     ax, ay = abs(x), abs(y)
     below = y < 0.0
     size = c.choose(ax.equals(0.0), c.choose(below, math.inf, 0.0), size)
     size = c.choose(ax.equals(math.inf), c.choose(below, 0.0, math.inf), size)
-    size = c.choose(ax.equals(1.0), 1.0, size)
     whole = 2.0**c.format.fraction
     large = ay >= whole
     moved = ay + whole  # rounded to an integer, whose last bit is that of one
@@ -83,7 +82,8 @@ def _float_power(c: Code, x: Num, y: Num) -> Num:
     def general() -> list[Num]:
         near = t.clamp(*EXP2_RANGE["float"])
         p, n, power = _power_of_two(c, near, c.choose(near.equals(t), t_rest, 0.0))
-        return [_special_power(c, x, y, p.scaled(n, power))]
+        size = c.choose(abs(x).equals(1.0), 1.0, p.scaled(n, power))  # t is NaN for an infinite y
+        return [_special_power(c, x, y, size)]
 
     keys = [normal, (abs(t).as_bits(), c.format.bits_of(_NORMAL_RESULT))]
     return unless_usual(c, keys, usual, general)[0]
