@@ -475,3 +475,38 @@ def main(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4,), "float32")):
             vi = T.axis.spatial(4, i)
             B[vi] = S[vi]
 """
+
+SHARES = """
+@T.prim_func
+def main(X: T.Buffer((5, 2), "float32"), Y: T.Buffer((5, 2), "float32")):
+    M = T.alloc_buffer((5,), "float32")
+    S = T.alloc_buffer((5,), "float32")
+    for i in range(5):
+        for r, j in T.grid(5, 2):
+            with T.block("M"):
+                vr, vj = T.axis.remap("SR", [r, j])
+                with T.init():
+                    M[vr] = T.float32(0)
+                M[vr] = T.max(M[vr], X[vr, vj])
+        for j in range(2):
+            with T.block("S"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    S[vi] = T.float32(0)
+                S[vi] = S[vi] + X[vi, vj]
+    for i, j in T.grid(5, 2):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = X[vi, vj] * M[vi] + S[vi]
+"""
+
+
+def test_a_reader_of_two_stages_has_all_that_it_reads() -> None:
+    """One iteration computes all of `M`, but one element of `S`: all rows would be combined with what `S` lacks."""
+    sch = schedule(SHARES)
+    with refused("E0651", r"would read `S\[0:5\]` there, of which only `S\[i\]` is computed before"):
+        sch.reverse_compute_at("Y", sch.get_loops("S")[0])
+    text = SHARES.replace("for r, j in T.grid(5, 2)", "for j in range(2)").replace("[r, j]", "[i, j]")
+    sch = schedule(text)
+    sch.reverse_compute_at("Y", sch.get_loops("S")[0])
+    assert_same_results(mlcc.parse(text), sch.mod)

@@ -9,6 +9,7 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.bounds import INF
 from mlcc.arith.conditions import linear_parts
 from mlcc.arith.intset import Interval, eval_range, from_range
+from mlcc.arith.region_bound import lower_bound
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
@@ -21,6 +22,7 @@ from mlcc.passes.schedule.analysis.checks import check_complete_or_reduction_blo
 from mlcc.passes.schedule.analysis.insertion import LAST, insertion_position, insertion_range
 from mlcc.passes.schedule.analysis.move_legality import check_order, check_same_iterations
 from mlcc.passes.schedule.analysis.new_nest import NewNest
+from mlcc.passes.schedule.analysis.region_cover import covers, over_loops, region_text
 from mlcc.passes.schedule.analysis.scope import consumers, producers
 from mlcc.passes.schedule.primitives.inline import inline_into_consumers, inline_into_producer
 from mlcc.passes.schedule.primitives.suggestions import suggesting_places
@@ -137,6 +139,7 @@ def _plan(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: in
     if reverse:
         _check_nothing_lost(nest, needed, analyzer)
         _check_remainders_cover(nest, required, analyzer)
+        _check_produced_by_all(nest, required, analyzer)
     return Move(removed, at, stmt)
 
 
@@ -241,6 +244,37 @@ def _check_remainders_cover(nest: NewNest, required: dict[tir.Buffer, list[Box]]
             if not (_at_most(there.low, read.low, analyzer) and _at_most(read.high, there.high, analyzer)):
                 words = f"which iterations of block `{block.name}` are needed cannot be told from the index"
                 raise Refusal("E0651", f"{words} `{span.min}` in dimension {at} of `{region.buffer.name}`", block)
+
+
+def _check_produced_by_all(nest: NewNest, required: dict[tir.Buffer, list[Box]], analyzer: Analyzer) -> None:
+    """Refuse (E0651) new loops that read more of a buffer than there is: of several buffers, another may have more.
+
+    A block with conditions may read less than its regions.
+    """
+    block, realize = nest.realize.block, nest.realize
+    if sum(map(bool, required.values())) < 2 or _has_conditions(block):
+        return
+    domain = {loop.var: tir.Range(loop.min, loop.extent) for loop in reversed(nest.loops)}
+    for region in block.reads:
+        boxes = required.get(region.buffer)
+        read = lower_bound(over_loops(realize, region.region), domain, realize.predicate, analyzer) if boxes else None
+        if not boxes or read is None:
+            continue
+        there = [hull(part) for part in zip(*boxes, strict=True)]
+        if not covers(region.buffer.shape, there, read, analyzer):
+            words = f"block `{block.name}` would read {region_text(region.buffer, read)} there, of which only "
+            raise Refusal("E0651", f"{words}{region_text(region.buffer, there)} is computed before", block)
+
+
+def _has_conditions(block: tir.Block) -> bool:
+    """Return True if conditions guard something in a block."""
+    for node in walk((*(block.init or ()), *block.body)):
+        match node:
+            case tir.IfThenElse() | tir.While() | tir.Call(op=tir.Op(name="tir.if_then_else")):
+                return True
+            case tir.BlockRealize(predicate=predicate) if tir.const_int(predicate) != 1:
+                return True
+    return False
 
 
 def _at_most(low: Expr | None, high: Expr | None, analyzer: Analyzer) -> bool:
