@@ -48,7 +48,8 @@ class BuildOptions:
 
     With `profile` the code counts and logs the time of each kernel (`mlcc bench --profile`, `mlcc run --trace`). With
     `observe` it calls an observer after each kernel (`mlcc run --check-nan`). With `debug_lines` it says for its
-    instructions which line of the source they come from: as `.loc` in assembly and PTX, as `#line` in C.
+    instructions which line of the source they come from: as `.loc` in assembly and PTX, as `#line` in C. With
+    `only_emulated` kernels are planned, and no code is generated for them.
     """
 
     prefix: str | None = None
@@ -59,6 +60,7 @@ class BuildOptions:
     profile: bool = False
     debug_lines: bool = False
     observe: bool = False
+    only_emulated: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -326,10 +326,23 @@ def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
 
 
 def run_emulated(target: str | Target, module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
-    """Run the remaining lowering passes of a GPU target on a module, and call one of its functions by emulation."""
-    from mlcc.loading import load
+    """Run the remaining lowering passes of a GPU target on a module, and call one of its functions by emulation.
 
-    artifact = build(module, target, pipeline="", allow_native=False)
+    No code is generated for the GPU.
+    """
+    from mlcc import backends
+    from mlcc.backends import BuildOptions
+    from mlcc.loading import load
+    from mlcc.machine.target import Target
+    from mlcc.verify import check
+
+    where = Target.parse(target)
+    check(module, build=True)
+    passes = build_pipeline(module, where, 2, "")
+    lowered = run_passes(module, passes, target=where, verify_each=False, builds=True)
+    _check_operators(lowered)
+    options = BuildOptions(pipeline=str(passes), allow_native=False, only_emulated=True)
+    artifact = backends.of(where).compile(lowered, where, options)
     return load(artifact, emulate=True)[func](*arrays)  # type: ignore[no-any-return]
 
 

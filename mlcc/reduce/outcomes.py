@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import pickle
 import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -172,7 +174,8 @@ def describe_crash(exc: BaseException) -> str:
 def run_apart(job: Callable[[], Any], seconds: float) -> Any:
     """Return the result of a job that runs in a forked process, or how that process ended: by a signal, or TIMEOUT.
 
-    What the job writes to the standard streams is dropped, and its temporary files are removed.
+    What the job writes to the standard streams is dropped, and its temporary files are removed. Modules of mlcc that
+    the job imported are imported here as well, so that the next job finds them.
     """
     scratch = tempfile.mkdtemp(prefix="mlcc-reduce-")
     reading, writing = os.pipe()
@@ -190,7 +193,11 @@ def run_apart(job: Callable[[], Any], seconds: float) -> Any:
         number = os.waitstatus_to_exitcode(status)
         if number < 0:
             return f"{CRASH}: {_signal_name(-number)}"
-        return pickle.loads(answer) if answer else f"{CRASH}: exit code {number}"  # noqa: S301 - of our own child
+        if not answer:
+            return f"{CRASH}: exit code {number}"
+        imported, result = pickle.loads(answer)  # noqa: S301 - of our own child
+        _import(imported)
+        return result
     finally:
         os.close(reading)
         if child:
@@ -198,6 +205,12 @@ def run_apart(job: Callable[[], Any], seconds: float) -> Any:
             with contextlib.suppress(OSError):
                 os.waitpid(child, 0)
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _import(names: Sequence[str]) -> None:
+    for name in names:
+        with contextlib.suppress(Exception):  # the job may have had other folders to import from
+            importlib.import_module(name)
 
 
 def _signal_name(number: int) -> str:
@@ -240,7 +253,10 @@ def _run_job(job: Callable[[], Any], writing: int, scratch: str) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
-        os.write(writing, pickle.dumps(job()))
+        before = set(sys.modules)
+        result = job()
+        imported = [name for name in sys.modules if name not in before and name.startswith("mlcc.")]
+        os.write(writing, pickle.dumps((imported, result)))
         os._exit(0)
     finally:
         os._exit(70)

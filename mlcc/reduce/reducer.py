@@ -19,11 +19,12 @@ from mlcc.reduce.loops import DropMemory, DropStatements, PlainStatements, Simpl
 from mlcc.reduce.program import Program
 from mlcc.reduce.steps import DropPasses, DropScriptLines
 
-# in an order that makes programs quick to run early on: graphs shrink before passes are left out one by one
+# in an order that makes programs quick to run early on: graphs shrink as far as they do before passes are left out one
+# by one, which takes most candidates, and would be tried once more for every other graph
 EDITS: Sequence[Edit] = (
-    DropScriptLines(), DropFunctions(), DropBindings(), ShrinkSizes(graphs_only=True), DropPasses(), PublishFunctions(),
-    DropFunctions(),
-    TakeBranches(), ConstantsToParameters(), DropParameters(), DropStatements(), UnwrapStatements(), ShrinkSizes(),
+    DropScriptLines(), DropFunctions(), DropBindings(), TakeBranches(), ConstantsToParameters(), DropParameters(),
+    ShrinkSizes(graphs_only=True), DropPasses(), PublishFunctions(), DropFunctions(), DropParameters(),
+    DropStatements(), UnwrapStatements(), ShrinkSizes(),
     PlainStatements(), DropMemory(), SimplifyExpressions(), PlainDtypes(), DropAttributes(),
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ from mlcc.reduce.delta import Edit, reduce_with
 from mlcc.reduce.loops import DropStatements, SimplifyExpressions, UnwrapStatements
 from mlcc.reduce.program import Program
 from mlcc.reduce.reducer import EDITS, Reducer, as_read
+from mlcc.reduce.steps import DropPasses
 from mlcc.verify import check
 from tests.generate import functions, graphs
 
@@ -61,6 +62,22 @@ def main(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
                 B[vi] = T.float32(0)
             B[vi] = B[vi] + A[vi, vk] * T.float32(2)
 """
+
+
+def test_steps_of_lowering_are_left_out_from_the_end() -> None:
+    passes = ("canonicalize", "realize-blocks", "dead-code", "flatten-buffers", "partition-loops{limit=3}")
+    before = Program(parse(NEST), passes)
+
+    def without(*chosen: int) -> tuple[str, ...] | None:
+        candidate = DropPasses().apply(before, chosen)
+        return None if candidate is None else candidate.passes
+
+    assert without(1) is None
+    assert without(3) is None
+    assert without(1, 3) is None
+    assert without(4) == passes[:4]
+    assert without(3, 4, 0) == ("realize-blocks", "dead-code")
+    assert without(*range(5)) == ()
 
 
 def test_what_stands_in_the_place_of_something_has_its_span() -> None:
