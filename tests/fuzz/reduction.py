@@ -9,6 +9,7 @@ bounds the seconds of each reduction; 0 turns them off.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
@@ -16,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def beginning(message: str) -> str:
     return re.split(r"[:`\d\n]", message, maxsplit=1)[0].strip() or message.split("`")[-1].strip()[:20]
 
 
-@contextmanager
+@contextlib.contextmanager
 def reduced(module: IRModule, check: Check) -> Iterator[None]:
     """Let a failure of the body name a small program, made of `module`, for which the check fails likewise."""
     try:
@@ -131,7 +131,9 @@ def smallest(program: Program, outcome: Callable[[Program], str]) -> tuple[Progr
         return program, wanted
     most = max(_LEAST_SECONDS, 4 * (seconds - left))
     reducer = Reducer(program, lambda p: observe(p, min(most, max(end - time.monotonic(), 0.1))), wanted, left)
-    return reducer.run(), wanted
+    with contextlib.suppress(Exception):  # a fault of the search: what was found matters more
+        reducer.run()
+    return reducer.best, wanted
 
 
 def quietly(outcome: Callable[[Any], str], candidate: Any) -> str:

@@ -80,6 +80,13 @@ print(*(reduce_call(found) for found in judge([op_calls.call("add", "float32", 3
 }
 
 
+CAMPAIGNS["long sums"] = """
+from tests.fuzz.test_op_calls import reduce_long
+from tests.generate import long_axes
+print(reduce_long(next(c for c in long_axes.calls("float16", 5) if c.case.name == "sum"), "llvm{cpu=native}", 0))
+"""
+
+
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_wrong_machine_code(campaign: str, folder: Path) -> None:
     command = [sys.executable, "-c", WRONG_SUMS + CAMPAIGNS[campaign]]
@@ -88,12 +95,12 @@ def test_wrong_machine_code(campaign: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     text = written(done.stdout, folder)
     assert re.match(r"# (mlcc bisect|python -m tests\.fuzz\.reduction) ", text)
-    assert re.search(r"T\.Add|R\.add| \+ ", text)
+    assert re.search(r"T\.Add|R\.add|R\.sum| \+ ", text)
 
 
 def test_lost_barriers_of_generated_programs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InsertBarriers, "lower", lambda self, func, functions, options: func)
-    monkeypatch.setenv("MLCC_FUZZ_REDUCE", "20")
+    monkeypatch.setenv("MLCC_FUZZ_REDUCE", "10")
     found: list[str] = []
     emulated.campaign(60.0, 1, ["product"], 4, found.append)
     text = written("\n".join(found), folder)
@@ -161,7 +168,7 @@ def test_a_case_for_a_gpu_that_ended_its_process(folder: Path, monkeypatch: pyte
 
 def test_a_wrong_schedule_for_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InsertBarriers, "lower", lambda self, func, functions, options: func)
-    monkeypatch.setenv("MLCC_FUZZ_REDUCE", "20")
+    monkeypatch.setenv("MLCC_FUZZ_REDUCE", "10")
     for number in range(1, 60):
         said = gpu_schedules.play("guided", number, folder, Counter())
         if said:
@@ -244,6 +251,43 @@ def test_graphs_that_differ_from_tvms(folder: Path, monkeypatch: pytest.MonkeyPa
             test_numbers.test_generated_graphs_match_tvms_code(batch, False)
     text = written(failure.value.__notes__[0], folder)
     assert len(re.findall(r"= R\.", text)) <= 2
+
+
+def test_functions_that_differ_from_tvms(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter writes one too many."""
+    pytest.importorskip("tvm")
+    from tests.interop import test_numbers
+
+    right = test_numbers.run_prim_func
+
+    def wrong(func: tir.PrimFunc, args: list[Any]) -> None:
+        before = [np.copy(a) for a in args]
+        right(func, args)
+        for old, new in zip(before, args, strict=True):
+            if isinstance(new, np.ndarray) and new.dtype != bool and not np.array_equal(old, new):
+                new += 1
+
+    monkeypatch.setattr(test_numbers, "run_prim_func", wrong)
+    with pytest.raises(AssertionError) as failure:
+        test_numbers.test_generated_functions_match_tvms_code(0, False)
+    text = written(failure.value.__notes__[0], folder)
+    assert text.count("for ") <= 1
+
+
+def test_texts_that_tvm_reads_otherwise(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tvm")
+    from tests.interop import harness, test_cycles
+
+    right = harness.from_tvm
+
+    def wrong(module: Any) -> Any:
+        return mlcc.parse(right(module).script().replace("R.add(", "R.multiply("))
+
+    monkeypatch.setattr(harness, "from_tvm", wrong)
+    with pytest.raises(AssertionError) as failure:
+        for batch in range(4):
+            test_cycles.test_generated_graphs_come_back_equal(batch, False)
+    assert re.findall(r"= (R\.\w+)\(", written(failure.value.__notes__[0], folder)) == ["R.add"]
 
 
 def test_texts_that_crash(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
