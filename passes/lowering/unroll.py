@@ -16,6 +16,8 @@ from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
 
+LLVM_UNROLL = "mlcc.llvm_unroll"  # the annotation of a loop that LLVM does not unroll either, with the value 0
+
 
 def unroll_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
     """Return `func` with marked loops of up to `limit` statements unrolled, innermost first; others keep their mark."""

@@ -8,12 +8,15 @@ import pytest
 from mlcc.errors import CompileError
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import walk
+from mlcc.ir.node import Attrs, replace, walk
 from mlcc.ir.tir import ForKind
 from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.unroll import LLVM_UNROLL
+from mlcc.targets.llvm.object.compile import Machine, assembly
+from mlcc.targets.llvm.object.passes import Code
 from tests.lower import lower_func
 from tests.targets.build import block, func, loop, var
-from tests.targets.harness import Native
+from tests.targets.harness import Native, kernel_module
 
 
 def stores(f: tir.PrimFunc) -> list[tir.BufferStore]:
@@ -96,6 +99,20 @@ def test_unrolling_is_bounded() -> None:
     out = np.zeros((100, 8), "int32")
     assert Native(f)(out) == 0
     np.testing.assert_array_equal(out, np.arange(100)[:, None] + np.zeros(8, int))
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_loops_that_llvm_leaves_as_they_are(kept: bool) -> None:
+    """A short loop that stays a loop, and one that LLVM writes out: the second has no jump back."""
+    i, a = var("i", "int64"), c.make_buffer("A", (4,), "float32")
+    short = loop(i, 4, c.store(a, c.add(c.load(a, i), 1.0), i))
+    if kept:
+        short = replace(short, annotations=Attrs({LLVM_UNROLL: 0}))
+    machine = Machine(cpu="x86-64-v3")
+    text = kernel_module(func([a], short), machine).text()
+    assert ("llvm.loop.unroll.disable" in text) is kept
+    code = assembly([(text, Code.VECTORS)], machine, 2)
+    assert ("\tjne" in code) is kept
 
 
 def test_copies_bind_their_own() -> None:

@@ -16,6 +16,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.intrinsics import Cost, called
 from mlcc.ir.node import children
+from mlcc.passes.lowering.unroll import LLVM_UNROLL
 from mlcc.targets.llvm.codegen import arith, bit_fields, calls, casts, memory, outline, sanitized, statements
 from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext
 from mlcc.targets.llvm.codegen.error_numbers import FAULT, add_fault
@@ -165,7 +166,10 @@ class Emitter:
 
     def loop_hint(self, stmt: tir.For) -> str:
         """Return the loop metadata node for LLVM; empty for none."""
-        return ""
+        if tir.const_int(stmt.annotations.get(LLVM_UNROLL, 1)) != 0:
+            return ""
+        module = self.ctx.module
+        return module.metadata(f"!self, {module.metadata(_NO_UNROLLING)}", distinct=True)
 
     def allocate(self, buffer: tir.Buffer) -> Value:
         """Allocate a buffer; return a pointer to its memory."""
@@ -265,6 +269,7 @@ def _cast(e: Emitter, node: tir.Cast) -> Value:
     return bit_fields.to_float(e, node) or casts.cast_node(e, node)
 
 
+_NO_UNROLLING = '!"llvm.loop.unroll.disable"'
 _INDEX_OPS: dict[type, str] = {tir.Add: "add nsw", tir.Sub: "sub nsw", tir.Mul: "mul nsw"}
 
 
