@@ -78,7 +78,11 @@ def test_changed_words(page: Page) -> None:
     before, after = call(page, "diff", "it.changedParts(given[0], given[1])", left, right)
     assert before == [["    x = R.", False], ["add", True], ["(a, b)", False]]
     assert after[1] == ["multiply", True]
-    for a, b in (("", "x"), ("x x", "x"), ("same", "same")):
+    left, right = 'c: (n, 64, 32) = R.conv(x, w, layout="NCHW")', 'c: (n, 32, 64) = R.conv(x, w, layout="NHWC")'
+    before, after = call(page, "diff", "it.changedParts(given[0], given[1])", left, right)
+    assert [text for text, changed in before if changed][-1] == "NCHW"
+    assert ") = R.conv(x, w, layout=" in "".join(text for text, changed in before if not changed)
+    for a, b in ((left, right), (right, left), ("f(a, b)", "g[c; d]"), ("", "x"), ("x x", "x"), ("same", "same")):
         parts = call(page, "diff", "it.changedParts(given[0], given[1])", a, b)
         assert ["".join(text for text, _ in part) for part in parts] == [a, b]
 

@@ -96,24 +96,36 @@ export function sideBySide(pairs) {
   return rows;
 }
 
-// The parts [text, changed] of two lines: what lies between their common start and end.
+// The parts [text, changed] of two lines. Between changed words, what has no word in it counts as changed, too.
 export function changedParts(left, right) {
   const cut = (text) => text.match(/\w+|\s+|[^\w\s]/g) ?? [];
-  const [a, b] = [cut(left), cut(right)];
-  let start = 0,
-    end = 0;
-  while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
-  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
-  const parts = (words) => [
-    [words.slice(0, start).join(""), false],
-    [words.slice(start, words.length - end).join(""), true],
-    [words.slice(words.length - end).join(""), false],
-  ];
-  return [parts(a), parts(b)];
+  const words = [cut(left), cut(right)];
+  const runs = []; // [same, words on the left, words on the right]
+  for (const [i, j] of diffLines(words[0], words[1])) {
+    const same = i !== null && j !== null;
+    if (runs.at(-1)?.[0] !== same) runs.push([same, [], []]);
+    if (i !== null) runs.at(-1)[1].push(words[0][i]);
+    if (j !== null) runs.at(-1)[2].push(words[1][j]);
+  }
+  return [1, 2].map((side) => {
+    const parts = [];
+    runs.forEach((run, k) => {
+      const between = run[0] && k > 0 && k + 1 < runs.length && !run[1].some((word) => /\w/.test(word));
+      const changed = !run[0] || between,
+        text = run[side].join("");
+      if (parts.at(-1)?.[1] === changed) parts.at(-1)[0] += text;
+      else parts.push([text, changed]);
+    });
+    return parts.filter(([text]) => text);
+  });
 }
 
 const CONTEXT = 3;
 const LONG = 320; // characters of an equal line, such as a signature, above which its middle is folded
+
+const ALIKE = 0.3; // of two lines whose words are compared, the share of characters that they have in common
+const bare = (text) => text.replace(/\s/g, "").length;
+const kept = (parts) => parts.reduce((sum, [text, changed]) => sum + (changed ? 0 : bare(text)), 0);
 
 function equalLine(text) {
   if (text.length <= LONG) return text;
@@ -152,7 +164,7 @@ export function diffView(left, right, label) {
   };
   const line = ({ left: l, right: r, same }) => {
     let both = !same && l !== null && r !== null ? changedParts(a[l], b[r]) : [null, null];
-    if (both[0] && !both[0].some(([text, changed]) => !changed && /\w/.test(text))) both = [null, null]; // other lines
+    if (both[0] && kept(both[0]) < ALIKE * Math.max(bare(a[l]), bare(b[r]))) both = [null, null]; // other lines
     return element(
       "tr",
       {},

@@ -102,7 +102,7 @@ function kernelDetails(view, kernel) {
         ? element(
             "ul",
             {},
-            kernel.choices.map((text) => element("li", {}, prose(text))),
+            kernel.choices.map((text) => element("li", { class: text.startsWith(" ") ? "part" : null }, prose(text))),
           )
         : null,
     ],
