@@ -111,11 +111,12 @@ def _over_parameters_of(func: tir.PrimFunc, version: tir.PrimFunc, root: tir.Blo
 
 def _cuts_of_product(kernel: Kernel) -> tuple[tir.Var, list[int]] | None:
     """Return the size of a product of two operands that vary, and the last values of all ranges but the last."""
+    kernel = kernel.copy_for_rule()
     try:
-        product = only_product(kernel.copy_for_rule())[1]
+        product = only_product(kernel)[1]
     except RuleNotApplicable:
         return None
-    if kernel.is_constant(product.rhs.buffer) or kernel.is_constant(product.lhs.buffer):
+    if any(_is_known(kernel, operand.buffer) for operand in (product.lhs, product.rhs)):
         return None  # packed at compile time, in one way for all sizes
     var = _size(product.stage, product.m) or _size(product.stage, product.n)
     if var is None:
@@ -133,6 +134,15 @@ def _cuts_of_rows(kernel: Kernel) -> tuple[tir.Var, list[int]] | None:
                 lanes = kernel.facts.lanes(stage.element_bytes)
                 return var, [1, lanes - 1, 2 * ACCUMULATORS * lanes - 1]
     return None
+
+
+def _is_known(kernel: Kernel, buffer: tir.Buffer) -> bool:
+    """Return True for a constant, or for what a kernel computes of constants alone, as decoded weights."""
+    if kernel.is_constant(buffer):
+        return True
+    writers = [stage for stage in kernel.stages() if any(a.stored and a.buffer is buffer for a in stage.accesses)]
+    loads = [a.buffer for stage in writers for a in stage.accesses if not a.stored]
+    return bool(loads) and buffer not in loads and all(_is_known(kernel, source) for source in loads)
 
 
 def _size(stage: Stage, position: int | None) -> tir.Var | None:

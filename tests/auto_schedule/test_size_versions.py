@@ -19,6 +19,7 @@ from mlcc.ir.node import find
 from mlcc.ir.visit import used_vars
 from mlcc.machine.target import Target
 from mlcc.passes.auto_schedule.version_sizes import versioned_functions
+from mlcc.passes.graph.bind_params import bind
 from mlcc.verify import check
 from tests.auto_schedule.kernels import graph, lowered
 
@@ -160,6 +161,18 @@ def test_constant_weights_have_one_version() -> None:
         mlcc.parse(source), "fold-constants{created=65536},lower-to-tir,annotate-op-pattern,fuse,fuse-tir"
     )
     assert not versioned_functions(before_schedules, Target.parse(AVX512))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_constant_weights_that_are_decoded_have_one_version(dtype: str) -> None:
+    """Encoded weights are packed when they are compiled, too: no call copies them."""
+    decoded = 'R.astype(w, "float32")' if dtype == "float16" else 'R.dequantize(w, s, R.const(0, "int8"), axis=0)'
+    params = f'x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 96), "{dtype}"), s: R.Tensor((2, 96), "float32")'
+    mod = mlcc.parse(graph(params, f"y = R.matmul(x, {decoded})", result="y"))
+    bound = {"w": np.ones((64, 96), dtype), "s": np.ones((2, 96), "float32")}
+    mod.functions["main"] = bind(mod["main"], bound, "main", mod, False)
+    before = "normalize,lower-to-tir{accurate=true},annotate-op-pattern,fuse{dequantize=true},fuse-tir"
+    assert not versioned_functions(mlcc.run_passes(mod, before), Target.parse("llvm{cpu=x86-64-v3}"))
 
 
 def test_a_report_names_the_ranges() -> None:
