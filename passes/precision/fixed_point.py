@@ -17,6 +17,7 @@ from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.ops.lazy import np
 from mlcc.passes.graph.clean_up import clean_up_rewritten
 from mlcc.passes.graph.few_rows import decodes_weight
+from mlcc.passes.graph.fold_constants import fold_call
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.precision.fixed_point_kernel import WORD, FewBitProduct, fixed_point_function
@@ -27,6 +28,7 @@ from mlcc.relax.queries import DefUse, is_call, is_primitive
 MAX_CHUNK = 128  # most elements of the data that share an exponent
 MAX_VECTORS = 4  # most vectors of columns of a panel
 MAX_PADDING = 1.05  # of the columns, by which wider panels may exceed narrower ones
+MAX_POINTS = 1 << 26  # zero points of a weight
 BLOCK_BYTES = 1 << 24  # of the weights that are packed at a time
 
 
@@ -108,23 +110,40 @@ class _Rewriter(RelaxMutator):
         """Return the constants that a weight is dequantized from, or None for any other value."""
         if not is_call(value, "relax.dequantize") or value.attrs["out_dtype"] != dtype:  # type: ignore[attr-defined]
             return None
-        integers, scale, zero = (self.uses.resolve(arg) for arg in value.args)  # type: ignore[attr-defined]
+        integers, scale = (self.uses.resolve(arg) for arg in value.args[:2])  # type: ignore[attr-defined]
         bits, signed_field = 8, False
         if is_call(integers, "relax.unpack_bits") and integers.attrs["axis"] in (0, -2):  # type: ignore[attr-defined]
             bits, signed_field = integers.attrs["bits"], integers.attrs["out_dtype"] == "int8"  # type: ignore[attr-defined]
             integers = self.uses.resolve(integers.args[0])  # type: ignore[attr-defined]
-        if value.attrs["axis"] not in (0, -2) or not all(map(_is_known, (integers, scale, zero))):  # type: ignore[attr-defined]
+        points = self.points(value.args[2])  # type: ignore[attr-defined]
+        if value.attrs["axis"] not in (0, -2) or not _is_known(integers) or not _is_known(scale) or points is None:  # type: ignore[attr-defined]
             return None
         data: TensorData = integers.data  # type: ignore[attr-defined]
-        if str(data.dtype) not in ("int8", "uint8") or len(data.shape) != 2 or not zero.data.dtype.is_int:  # type: ignore[attr-defined]
+        if str(data.dtype) not in ("int8", "uint8") or len(data.shape) != 2:
             return None
         signed = signed_field or str(data.dtype) == "int8"
         rows, columns = data.shape[0] * (8 // bits), data.shape[1]
-        scales, zeros = (_by_group(part.data.array, rows, columns) for part in (scale, zero))  # type: ignore[attr-defined]
+        scales, zeros = (_by_group(part, rows, columns) for part in (scale.data.array, points))  # type: ignore[attr-defined]
         if scales is None or zeros is None or len(zeros) not in (1, len(scales)):
             return None
         half = 1 << (bits - 1) if signed else 0
         return _Weights(data, bits, half, scales, zeros.astype("int32") + half)
+
+    def points(self, zero: relax.Expr) -> Any:
+        """Return integer zero points as an array, also if they are unpacked or sliced; None if they are not known."""
+        value = self.evaluated(zero)
+        known = isinstance(value, relax.Constant) and value.data.dtype.is_int
+        return value.data.array if known else None  # type: ignore[union-attr]
+
+    def evaluated(self, expr: relax.Expr) -> relax.Expr | None:
+        """Return the value of an expression, computed if it is made of constants by operators; else None."""
+        value = self.uses.resolve(expr)
+        if not isinstance(value, relax.Call):
+            return value
+        args = [self.evaluated(arg) for arg in value.args]
+        if any(arg is None for arg in args):
+            return None
+        return fold_call(replace(value, args=tuple(args)), MAX_POINTS, MAX_POINTS)
 
     def sizes(self, call: relax.Call, weights: _Weights) -> FewBitProduct | None:
         """Return the sizes of the function that computes a product; None if there is none, or it does not pay."""

@@ -168,6 +168,29 @@ def test_float16() -> None:
     np.testing.assert_allclose(product.load()(x), expected, rtol=2.0**-10, atol=1e-4)
 
 
+def test_zero_points_that_share_bytes() -> None:
+    """As ONNX Runtime's MatMulNBits has them, sliced where their number is odd."""
+    product = Product(1, 96, 32, 32, zeros="groups")
+    points = np.random.default_rng(3).integers(0, 16, (4, 32)).astype("uint8")
+    source = (
+        '@R.function\ndef main(x: R.Tensor((1, 96), "float32"), p: R.Tensor((48, 32), "uint8"), '
+        's: R.Tensor((3, 32), "float32"), z: R.Tensor((2, 32), "uint8")):\n    with R.dataflow():\n'
+        "        q = R.unpack_bits(p, axis=0, bits=4)\n        u = R.unpack_bits(z, axis=0, bits=4)\n"
+        "        t = R.strided_slice(u, axes=[0], begin=[0], end=[3])\n"
+        "        y = R.matmul(x, R.dequantize(q, s, t, axis=0))\n        R.output(y)\n    return y\n"
+    )
+    scales = np.full((3, 32), 0.25, "float32")
+    module = mlcc.parse(source)
+    bound = {"p": product.packed, "s": scales, "z": points[::2] | points[1::2] << 4}
+    module.functions["main"] = bind(module["main"], bound, "main", module, False)
+    made = mlcc.run_passes(module, "normalize,fixed-point-products", target=VNNI)
+    assert "matmul_fixed_point" in made.functions
+    codes = np.stack([product.packed & 15, product.packed >> 4], 1).reshape(96, 32).astype("int64")
+    x = np.random.default_rng(4).integers(-99, 100, (1, 96)).astype("float32")
+    expected = x @ ((codes - points[:3].astype("int64").repeat(32, 0)) * 0.25)
+    np.testing.assert_array_equal(run_function(made, "main", [x]), expected)
+
+
 def test_epilogues_are_computed_with_the_panels() -> None:
     tail = ("c = R.add(y, b)", "g = R.sigmoid(c)", "d = R.multiply(c, g)")
     product = Product(2, 128, 80, 32, tail=tail, result="d")
