@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
     from mlcc.targets.emulate.report import Report
 
 
+def _block_count(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """Return a number of blocks; infinity for `all`."""
+    if text is None or text == "all":
+        return None if text is None else math.inf
+    if not text.isdecimal() or int(text) == 0:
+        raise click.BadParameter(f"{text!r} is neither a number of blocks, 1 or more, nor `all`", ctx, param)
+    return int(text)
+
+
 @click.command("analyze")
 @click.argument("file", default="-")
 @in_option("Arrays by parameter name (default: random ones)")
@@ -20,9 +30,10 @@ if TYPE_CHECKING:
 @click.option("--func", metavar="NAME", help="The function to run (default: main, or the only one).")
 @click.option(
     "--blocks",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Run only the first N blocks of each launch, for large arrays: results are incomplete.",
+    metavar="N|all",
+    callback=_block_count,
+    help="Run at most N representative blocks of each launch, or all (default: all of small launches, some of others, "
+    "at the edges and in the middle).",
 )
 @click.option(
     "--ranges", is_flag=True,
@@ -35,15 +46,16 @@ if TYPE_CHECKING:
 @pipeline_option
 @load_option
 def command(
-    file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, blocks: int | None,
+    file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, blocks: float | None,
     ranges: bool, as_json: bool,
     target: str, level: int | None, pipeline: str | None,
 ) -> int:  # fmt: skip
     """Report the cost of each memory access of the kernels of FILE on a GPU: sectors of global memory, bank conflicts
     of shared memory; occupancy; and the least time that each launch needs, with the resource that bounds it.
 
-    A run is emulated on the CPU, on random arrays where none are given, and its addresses are counted. Data races and
-    invalid accesses are reported as well (exit code 1).
+    A run is emulated on the CPU, on random arrays where none are given, and its addresses are counted. Of large
+    launches only representative blocks run, and the counts are scaled to the launch. Data races and invalid accesses
+    are reported as well (exit code 1).
 
     With --ranges the program runs on this CPU, operator by operator unless -O or -p is given, and each of its tensors
     is looked at: least and greatest element, quantiles, and the shares that overflow, underflow, are at a limit of
@@ -74,17 +86,23 @@ def command(
 
 def analyze(
     file: str, target: str, level: int | None, pipeline: str | None, func: str | None, given: CallArguments,
-    blocks: int | None = None,
+    blocks: float | None = None,
 ) -> Report:  # fmt: skip
-    """Emulate a call of a function of a text on a GPU; return the cost of its kernels. Raises CompileError."""
+    """Emulate a call of a function of a text on a GPU; return the cost of its kernels. Raises CompileError.
+
+    Of large launches only some blocks run, of all others at most `blocks` (infinity: all) if given.
+    """
     from mlcc.cli.cmd_run import find_function
     from mlcc.cli.options import build_artifact
     from mlcc.machine.gpu_tables import GpuFacts
     from mlcc.runtime.loader import load
     from mlcc.targets.emulate.report import MeasuringDevice
+    from mlcc.targets.emulate.representative_blocks import BUDGET
 
     artifact = build_artifact(file, target, level, pipeline, call=given)
-    device = MeasuringDevice(artifact.launch.kernels, GpuFacts.of(target), blocks)
+    most = None if blocks in (None, math.inf) else int(blocks or 1)
+    budget = BUDGET if blocks is None else math.inf
+    device = MeasuringDevice(artifact.launch.kernels, GpuFacts.of(target), most, budget)
     callee = find_function(load(artifact, device=device), func)
     callee.call_with_fresh_outputs(given.of(callee))
     device.report.assembled(artifact.assembled())
@@ -92,7 +110,7 @@ def analyze(
 
 
 def _report_ranges(
-    file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, blocks: int | None, as_json: bool,
+    file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, blocks: float | None, as_json: bool,
     target: str, level: int | None, pipeline: str | None,
 ) -> None:  # fmt: skip
     """Run a function with an observer, and print the ranges of its tensors."""

@@ -1,7 +1,7 @@
 """The cost of a kernel's accesses on a GPU: transactions of global memory, bank conflicts of shared memory.
 
-Both are counted from traced addresses (`compiled.LaunchOutcome.trace`). A request is what the threads of a warp do
-together: the same place in the source, in the same iteration of the enclosing loops.
+Both are counted from traced addresses (`trace.Trace`), each as often as its weight says. A request is what the threads
+of a warp do together: the same place in the source, in the same iteration of the enclosing loops.
 
 - Global memory is transferred in sectors of 32 bytes. A request takes as many as its threads touch; the minimum is what
   its bytes fill.
@@ -19,6 +19,7 @@ import numpy as np
 from mlcc.ir import tir
 from mlcc.targets.emulate.checks import Checks, Site
 from mlcc.targets.emulate.threads import WARP
+from mlcc.targets.emulate.trace import BLOCK, BYTES, ITERATION, OFFSET, ROLLED, SITE, THREAD, Trace
 
 SECTOR = 32
 BANKS, WORD = 32, 4
@@ -28,8 +29,8 @@ BANKS, WORD = 32, 4
 class Access:
     """The accesses of one place, in the source or (not `is_in_source`) in lowered code.
 
-    `units` are the sectors (global) or passes (shared) of all requests, `least` the minimum, `worst` the greatest ratio
-    of a single request; `bytes` is the access size of a thread.
+    `units` are the sectors (global) or passes (shared) of all requests of the launch, `least` the minimum, `worst` the
+    greatest ratio of a single request; `bytes` is the access size of a thread.
     """
 
     place: str
@@ -50,56 +51,63 @@ class Access:
         return self.units / self.least if self.least else 1.0
 
 
-def accesses(trace: np.ndarray, checks: Checks) -> list[Access]:
-    """Analyze the accesses of traced blocks, in the order of the kernel's code."""
-    entries = []
-    for number, site in enumerate(checks.sites):
-        rows = trace[trace[:, 0] == number]
-        if len(rows) and site.root is not None:
-            entries.append(_access(rows, site))
-    return entries
+def accesses(trace: Trace, checks: Checks) -> list[Access]:
+    """Analyze the accesses of a launch, in the order of the kernel's code."""
+    by_site = _rows_by_site(trace, len(checks.sites))
+    return [
+        _access(rows, site)
+        for site, rows in zip(checks.sites, by_site, strict=True)
+        if len(rows.rows) and site.root is not None
+    ]
 
 
-def touched_bytes(trace: np.ndarray, checks: Checks) -> dict[tir.Var, int]:
-    """Return the bytes of global memory in sectors that traced accesses touch at least once, by the memory's data."""
+def touched_bytes(trace: Trace, checks: Checks) -> dict[tir.Var, float]:
+    """Return the bytes of global memory in sectors that the accesses of a launch touch at least once, by the memory's
+    data. What accesses that were not traced touch is taken to be apart, so that this is an upper bound."""
     touched: dict[tir.Var, list[np.ndarray]] = {}
-    for number, site in enumerate(checks.sites):
-        rows = trace[trace[:, 0] == number]
-        if len(rows) and site.root is not None and site.root.scope == "global":
-            first, last = rows[:, 3] // SECTOR, (rows[:, 3] + rows[:, 4] - 1) // SECTOR
+    weights: dict[tir.Var, list[np.ndarray]] = {}
+    for site, part in zip(checks.sites, _rows_by_site(trace, len(checks.sites)), strict=True):
+        if len(part.rows) and site.root is not None and site.root.scope == "global":
+            offsets, sizes = part.rows[:, OFFSET], part.rows[:, BYTES]
+            first, last = offsets // SECTOR, (offsets + sizes - 1) // SECTOR
             touched.setdefault(site.root.data, []).append(np.unique(_expand_ranges(first, first, last)[1]))
-    return {data: len(np.unique(np.concatenate(sectors))) * SECTOR for data, sectors in touched.items()}
+            weights.setdefault(site.root.data, []).append(part.weights)
+    return {
+        data: len(np.unique(np.concatenate(sectors))) * SECTOR * float(np.concatenate(weights[data]).mean())
+        for data, sectors in touched.items()
+    }
 
 
-def without_reuse(trace: np.ndarray, checks: Checks) -> np.ndarray:
+def without_reuse(trace: Trace, checks: Checks) -> Trace:
     """Return the trace without repeated reads of shared memory: those that a thread makes in one iteration of the loops
     that are not unrolled. The compiler keeps their values in registers."""
-    if not len(trace) or np.array_equal(trace[:, 2], trace[:, 6]):
+    if not len(trace.rows) or np.array_equal(trace.rows[:, ITERATION], trace.rows[:, ROLLED]):
         return trace
     roots = np.array([-1 if s.root is None else s.root.number for s in checks.sites])
     is_read = np.array([s.root is not None and s.root.scope != "global" and s.what == "read" for s in checks.sites])
-    reads = np.flatnonzero(is_read[trace[:, 0]])
-    rows = trace[reads]
-    access = _row_ids((roots[rows[:, 0]], rows[:, 5], rows[:, 1], rows[:, 6], rows[:, 3], rows[:, 4]))
-    kept = np.ones(len(trace), bool)
+    reads = np.flatnonzero(is_read[trace.rows[:, SITE]])
+    rows = trace.rows[reads]
+    access = _row_ids((roots[rows[:, SITE]], *(rows[:, n] for n in (BLOCK, THREAD, ROLLED, OFFSET, BYTES))))
+    kept = np.ones(len(trace.rows), bool)
     kept[reads] = False
     kept[reads[np.unique(access, return_index=True)[1]]] = True
-    return trace[kept]
+    return trace.where(kept)
 
 
-def whole_blocks(trace: np.ndarray, room: int) -> np.ndarray:
-    """Return the trace without its last block, if the trace is full and may have cut it off."""
-    if len(trace) < room:
-        return trace
-    kept = trace[trace[:, 5] != trace[-1, 5]]
-    return kept if len(kept) else trace
+def _rows_by_site(trace: Trace, sites: int) -> list[Trace]:
+    order = np.argsort(trace.rows[:, SITE], kind="stable")
+    ends = np.cumsum(np.bincount(trace.rows[:, SITE], minlength=sites))
+    return [trace.where(part) for part in np.split(order, ends[:-1])] if sites else []
 
 
-def _access(rows: np.ndarray, site: Site) -> Access:
+def _access(trace: Trace, site: Site) -> Access:
     assert site.root is not None
+    rows = trace.rows
     request, lane = _requests(rows)
     count = int(request.max()) + 1
-    offsets, sizes = rows[:, 3], rows[:, 4]
+    weights = np.empty(count)
+    weights[request] = trace.weights
+    offsets, sizes = rows[:, OFFSET], rows[:, BYTES]
     scope = site.root.scope
     if scope == "global":
         units, least = _sectors(request, offsets, sizes, count)
@@ -109,7 +117,8 @@ def _access(rows: np.ndarray, site: Site) -> Access:
     text = site.span.source.text[site.span.start : site.span.end].splitlines()
     return Access(
         f"{site.span.source.name}:{line}:{column}", text[0] if text else "", site.root.name, scope, site.what,
-        int(sizes.max()), count, int(units.sum()), int(least.sum()), float((units / least).max()),
+        int(sizes.max()), round(weights.sum()), round(weights @ units), round(weights @ least),
+        float((units / least).max()),
         site.is_in_source,
     )  # fmt: skip
 
@@ -119,7 +128,7 @@ def _requests(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Several accesses of a thread in one iteration (of an unrolled loop) belong to as many requests.
     """
-    thread, key, block = rows[:, 1], rows[:, 2], rows[:, 5]
+    thread, key, block = rows[:, THREAD], rows[:, ITERATION], rows[:, BLOCK]
     iteration = _row_ids((block, thread, key))
     order = np.argsort(iteration, kind="stable")
     starts = np.flatnonzero(np.diff(iteration[order], prepend=-1))

@@ -102,6 +102,6 @@ def ir_functions(name: str) -> str:
     lines = (line.partition(";")[0].rstrip() for line in (files(__package__) / name).read_text().splitlines())
     values = {
         "attributes": "nounwind", "slow": "noinline nounwind", "cold": "noinline cold nounwind",
-        **{word.lower(): str(getattr(checks, word)) for word in checks.WORDS},
+        **{word.lower(): str(getattr(checks, word)) for word in (*checks.WORDS, *checks.FACTORS)},
     }  # fmt: skip
     return Template("\n".join(line for line in lines if line)).substitute(values)

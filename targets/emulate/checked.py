@@ -74,6 +74,8 @@ class CheckedEmitter(ThreadEmitter):
         elif name_of(node) == checks.NOTE and isinstance(node, tir.Call):
             self._notify([self.expr(a) for a in node.args])
             return zero(node.dtype)
+        elif name_of(node) == checks.BLOCK_NUMBER and isinstance(node, tir.Call):
+            return self.fn.call("i64", "@mlcc_emulate_block", [self._report_pointer(), self.index(node.args[0])])
         elif name_of(node) == checks.CLEAR:
             self._clear(checks.SHARED_CELLS, checks.SHARED_BYTES)
             if self._checks.barrier_count:

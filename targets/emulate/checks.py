@@ -23,13 +23,16 @@ from mlcc.targets.emulate.threads import Body, Threads
 
 # 64-bit words of the report that a launch passes, followed by two for each root: its size in bytes, and its cells
 WORDS = (
-    "NOTIFY", "SHARED_CELLS", "SHARED_BYTES", "TRACE", "ROOM", "USED", "STRIDE", "SEEN", "SITES", "ORDER", "WIDTH",
-    "BARRIERS", "ORDER_BYTES", "ROOTS",
+    "NOTIFY", "SHARED_CELLS", "SHARED_BYTES", "TRACE", "ROOM", "USED", "SEEN", "SITES", "ORDER", "WIDTH", "BARRIERS",
+    "ORDER_BYTES", "BLOCKS", "CLASSES", "COUNTS", "CLASS_COUNTS", "LIMITS", "COMPACT", "ROOTS",
 )  # fmt: skip
 (
-    NOTIFY, SHARED_CELLS, SHARED_BYTES, TRACE, ROOM, USED, STRIDE, SEEN, SITES, ORDER, WIDTH, BARRIERS, ORDER_BYTES,
-    ROOTS,
-) = range(14)  # fmt: skip
+    NOTIFY, SHARED_CELLS, SHARED_BYTES, TRACE, ROOM, USED, SEEN, SITES, ORDER, WIDTH, BARRIERS, ORDER_BYTES, BLOCKS,
+    CLASSES, COUNTS, CLASS_COUNTS, LIMITS, COMPACT, ROOTS,
+) = range(19)  # fmt: skip
+# factors of the hash by which accesses are chosen to be traced
+FACTORS = ("HASH_FACTOR", "BLOCK_FACTOR", "WARP_FACTOR")
+HASH_FACTOR, BLOCK_FACTOR, WARP_FACTOR = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0x8CB92BA72F3D8DD7
 MARKS = 9  # int32 words per cell of shadow memory
 
 # kinds of findings; shadow_memory.ll reports the first three
@@ -51,6 +54,7 @@ UNCOUNTED = "emulate.uncounted"  # key of a scope whose accesses are not counted
 UNROLLED = "emulate.unrolled"  # annotation of a loop that GPU code unrolls
 CLEAR = "emulate.clear"  # start of a block: mark its shared memory as uninitialised
 JOIN = "emulate.join"  # T.join(first thread, count, first column): join their rows of the happens-before table
+BLOCK_NUMBER = "emulate.block_number"  # T.block_number(n): begin the n-th block to run; its linear number
 NOTE = "emulate.note"  # T.note(kind, site, thread, index, other site, other thread): report a finding
 
 

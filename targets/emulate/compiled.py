@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from mlcc.targets.emulate import checks
 from mlcc.targets.emulate.checks import Checks
 from mlcc.targets.emulate.findings import Findings
 from mlcc.targets.emulate.kernel import emit_kernel
+from mlcc.targets.emulate.trace import BlockSample, Trace, TraceBuffer
 from mlcc.targets.llvm.codegen.context import ModuleContext
 from mlcc.targets.llvm.codegen.ir_text import ModuleText
 from mlcc.targets.llvm.codegen.types import memory_type
@@ -35,7 +37,6 @@ _NOTIFY = ctypes.CFUNCTYPE(
     None, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32
 )
 
-_MAX_TRACED_BLOCKS = 64
 _LARGE_MODULE = 20_000  # lines of LLVM IR; optimising four times as many takes minutes
 
 MemorySize = Callable[[int], int]  # bytes of memory available at an address
@@ -50,18 +51,11 @@ class Mode:
 
 
 class LaunchOutcome(NamedTuple):
-    """The findings of a checked launch, and its trace.
-
-    There are no findings if an assertion failed, since they may all follow from that. The trace covers every
-    n-th block, `sampled` in all, with a row per access: site, thread, loop iteration, offset, bytes, block, and the
-    iteration of the loops that are not unrolled. These blocks made `traced` accesses, which may be more than there was
-    room for.
-    """
+    """The findings of a checked launch, and its trace. There are no findings if an assertion failed, since they may all
+    follow from that."""
 
     findings: list[Diagnostic]
-    trace: np.ndarray | None
-    sampled: int = 0
-    traced: int = 0
+    trace: Trace | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,34 +68,31 @@ class Emulated:
     mode: Mode
 
     def launch(
-        self, grid: Sequence[int], block: Sequence[int], shared_bytes: int, args: Sequence[Any], memory_size: MemorySize
-    ) -> LaunchOutcome:
-        """Run a grid; `args` are addresses and numbers. Raises CallError if memory runs out."""
+        self, grid: Sequence[int], block: Sequence[int], shared_bytes: int, args: Sequence[Any],
+        memory_size: MemorySize, sample: BlockSample | None = None,
+    ) -> LaunchOutcome:  # fmt: skip
+        """Run a grid, or with `sample` only some blocks of a checked one; `args` are addresses and numbers.
+
+        Raises CallError if memory runs out.
+        """
         if 0 in (*grid, *block):
             return LaunchOutcome([], None)
         passed = [_as_bits(a, p) for a, p in zip(args, self.kernel.params, strict=True)]
-        report, findings, trace, keep_alive = self._report(grid, block, args, memory_size)
-        if report is None or findings is None:
-            self._run(None, grid, block, shared_bytes, passed)
-            return LaunchOutcome([], None)
-        count = grid[0] * grid[1] * grid[2]
-        stride = report[checks.STRIDE] = -(-count // _MAX_TRACED_BLOCKS)
-        self._run(report.ctypes.data, grid, block, shared_bytes, passed)
-        del keep_alive
-        used = None if trace is None else trace[: report[checks.USED]]
-        failed = bool(self.kernel.asserts) and ctypes.c_int32.from_address(args[-1]).value != 0
-        sampled, traced = -(-count // stride), int(report[checks.USED])
-        return LaunchOutcome([] if failed else findings.diagnostics(), used, int(sampled), traced)
-
-    def _run(
-        self, report: int | None, grid: Sequence[int], block: Sequence[int], shared_bytes: int, passed: Sequence[Any]
-    ) -> None:
-        if self.function(report, *grid, *block, shared_bytes, *passed):
+        report, findings, trace, keep_alive = self._report(grid, block, args, memory_size, sample)
+        blocks = prod(grid) if sample is None or report is None else len(sample.numbers)
+        address = None if report is None else report.ctypes.data
+        if self.function(address, *grid, blocks, *block, shared_bytes, *passed):
             raise CallError(error("E0865", f"out of memory while emulating `{self.kernel.name}`"))
+        del keep_alive
+        if findings is None:
+            return LaunchOutcome([], None)
+        failed = bool(self.kernel.asserts) and ctypes.c_int32.from_address(args[-1]).value != 0
+        return LaunchOutcome([] if failed else findings.diagnostics(), None if trace is None else trace.trace())
 
     def _report(
-        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], memory_size: MemorySize
-    ) -> tuple[np.ndarray | None, Findings | None, np.ndarray | None, list[Any]]:
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], memory_size: MemorySize,
+        sample: BlockSample | None,
+    ) -> tuple[np.ndarray | None, Findings | None, TraceBuffer | None, list[Any]]:  # fmt: skip
         """Return the report words of a checked kernel, its findings, its trace, and objects to keep alive."""
         if not self.mode.check and not self.mode.trace:
             return None, None, None, []
@@ -137,9 +128,12 @@ class Emulated:
         words[checks.NOTIFY] = ctypes.cast(notify, ctypes.c_void_p).value or 0
         seen = np.zeros(checks.KINDS * max(len(self.checks.sites), 1) ** 2, np.int8)
         words[checks.SEEN], words[checks.SITES] = seen.ctypes.data, len(self.checks.sites)
-        trace = np.empty((self.mode.trace, 7), np.int64) if self.mode.trace else None
-        if trace is not None:
-            words[checks.TRACE], words[checks.ROOM] = trace.ctypes.data, len(trace)
+        trace = None
+        if sample is not None:
+            words[checks.BLOCKS] = sample.numbers.ctypes.data
+        if self.mode.trace:
+            trace = TraceBuffer(self.mode.trace, len(self.checks.sites), sample or BlockSample.all(prod(grid)))
+            trace.attach(words)
         return words, findings, trace, [*marks, cells, seen, order, notify]
 
     def _happens_before_table(self, block: Sequence[int]) -> np.ndarray | None:
@@ -183,7 +177,7 @@ def _cells(root: checks.Root, size: tir.Expr | None, values: Mapping[tir.Var, An
 
 
 def _signature(kernel: DeviceKernel) -> list[Any]:
-    head = [ctypes.c_void_p, *[ctypes.c_int64] * 3, *[ctypes.c_int32] * 3, ctypes.c_int64]
+    head = [ctypes.c_void_p, *[ctypes.c_int64] * 4, *[ctypes.c_int32] * 3, ctypes.c_int64]
     return head + [_TYPES["ptr" if p.dtype.is_handle else memory_type(p.dtype)] for p in kernel.params]
 
 

@@ -13,6 +13,7 @@ from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
 from mlcc.runtime.launch.device import Extents, HostDevice, KernelSpec, Limits
 from mlcc.targets.emulate.compiled import Emulated, LaunchOutcome, Mode, load_kernels
+from mlcc.targets.emulate.trace import BlockSample
 from mlcc.targets.launch.program import static_shared
 
 
@@ -61,7 +62,8 @@ class EmulatedDevice(HostDevice):
                 return struct_sizes[address]
             return max(allocations[at][0] + allocations[at][1] - address, 0) if at >= 0 else 0
 
-        outcome = kernel.launch(grid, block, shared_bytes, values, memory_size)
+        sample = self.sampled(kernel, grid, block, args)
+        outcome = kernel.launch(grid, block, shared_bytes, values, memory_size, sample)
         self.launched(kernel, outcome, grid, block, shared_bytes)
 
     def _check(self, kernel: DeviceKernel, grid: Extents, block: Extents, shared: int) -> None:
@@ -82,6 +84,12 @@ class EmulatedDevice(HostDevice):
         ]
         places = (span for span in (*too_large, *(n.span for s in kernel.body for n in walk(s))) if span is not None)
         raise CallError(error("E0864", text, next(places, None), "this kernel"))
+
+    def sampled(
+        self, kernel: Emulated, grid: Extents, block: Extents, args: Sequence[int | float | bytes]
+    ) -> BlockSample | None:
+        """Return the blocks of a launch that run; None for all."""
+        return None
 
     def launched(
         self, kernel: Emulated, outcome: LaunchOutcome, grid: Extents, block: Extents, shared_bytes: int

@@ -1,8 +1,9 @@
 """Emit a kernel as a CPU function that runs a whole grid: `emit_kernel`.
 
-    i32 @NAME(ptr report, i64 grid x, y, z, i32 block x, y, z, i64 dynamic shared bytes, params...)
+    i32 @NAME(ptr report, i64 grid x, y, z, i64 blocks, i32 block x, y, z, i64 dynamic shared bytes, params...)
 
-Blocks run in parallel on the thread pool, the threads of a block one after the other in each region (`split`). The
+Blocks run in parallel on the thread pool, the threads of a block one after the other in each region (`split`). Checked
+kernels run as many blocks as `blocks` says, those that the report lists, one after the other. The
 result is 0, or an error code of the module's context. Shared memory is not cleared at the start of a block.
 """
 
@@ -24,7 +25,7 @@ from mlcc.targets.emulate import tensor_cores  # noqa: F401, registers the matri
 from mlcc.targets.emulate.barriers import single_thread_operation
 from mlcc.targets.emulate.bulk import bulk_copy
 from mlcc.targets.emulate.checked import CheckedEmitter
-from mlcc.targets.emulate.checks import UNROLLED, Checks
+from mlcc.targets.emulate.checks import BLOCK_NUMBER, UNROLLED, Checks
 from mlcc.targets.emulate.collectives import name_of
 from mlcc.targets.emulate.copies import asynchronous_copy, load_matrix_row
 from mlcc.targets.emulate.emitter import NOTED_INDEX, ThreadEmitter
@@ -54,8 +55,11 @@ def emit_kernel(kernel: DeviceKernel, ctx: ModuleContext, checking: bool = False
         body = hoist_collectives(_LowerIntrinsics(kernel, threads, checking).kernel())
         if checking:
             checks.find_roots(body)
-        code = _grid_loop(grid, threads, checks, _block_body(threads, body, checks if checking else None), checking)
-        params = (checks.report, *grid, *threads.block, tir.Var("dynamic_shared", INT64), *kernel.params)
+        blocks = tir.Var("blocks", INT64)
+        code = _grid_loop(
+            grid, blocks, threads, checks, _block_body(threads, body, checks if checking else None), checking
+        )
+        params = (checks.report, *grid, blocks, *threads.block, tir.Var("dynamic_shared", INT64), *kernel.params)
         _emit(kernel, ctx, params, code, checks if checking else None)
         return checks
 
@@ -74,7 +78,9 @@ def _block_body(threads: Threads, body: Body, checks: Checks | None) -> Body:
     return (*(tir.AllocBuffer(b) for b in (*splitter.shared, *splitter.arrays)), *splitter.block_prologue(), *expanded)
 
 
-def _grid_loop(grid: Sequence[tir.Var], threads: Threads, checks: Checks, body: Body, serial: bool) -> Body:
+def _grid_loop(
+    grid: Sequence[tir.Var], blocks: tir.Var, threads: Threads, checks: Checks, body: Body, checking: bool
+) -> Body:
     x, y, _ = grid
     block = checks.block
     coordinates = (c.floormod(block, x), c.floormod(c.floordiv(block, x), y), c.floordiv(block, c.mul(x, y)))
@@ -83,9 +89,11 @@ def _grid_loop(grid: Sequence[tir.Var], threads: Threads, checks: Checks, body: 
         for axis, coordinate in zip(threads.block_axes, coordinates, strict=True)
         if axis is not None
     ]
-    count = c.mul(c.mul(*grid[:2]), grid[2])
-    kind = ForKind.SERIAL if serial else ForKind.PARALLEL
-    return (tir.For(block, c.const(0, INT64), count, kind, (*binds, *body)),)
+    if not checking:
+        return (tir.For(block, c.const(0, INT64), blocks, ForKind.PARALLEL, (*binds, *body)),)
+    place = tir.Var("place", INT64)
+    number = tir.Bind(block, tir.Call(INT64, tir.Op(BLOCK_NUMBER), (place,)))
+    return (tir.For(place, c.const(0, INT64), blocks, ForKind.SERIAL, (number, *binds, *body)),)
 
 
 def _emit(

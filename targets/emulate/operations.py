@@ -43,14 +43,15 @@ class Operations:
     `flops` are operations on floating-point numbers (a multiply-add is two, any function is one), without those of
     tensor cores; `results` the results that the units of each kind compute (`float32`, `float64`, `int32`); `tensor`
     tensor core operations by (operand type in PTX, whether by warpgroups). `operand_bytes` are read from shared
-    memory by products of warpgroups. `bulk` are the bytes that the copy engine moves for the whole block, by tensor map
-    (None: without one).
+    memory by products of warpgroups. `accesses` are loads and stores of any memory. `bulk` are the bytes that the copy
+    engine moves for the whole block, by tensor map (None: without one).
     """
 
     flops: float = 0.0
     results: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     tensor: dict[tuple[str, bool], float] = field(default_factory=lambda: defaultdict(float))
     operand_bytes: float = 0.0
+    accesses: float = 0.0
     bulk: dict[tir.Var | None, float] = field(default_factory=lambda: defaultdict(float))
 
 
@@ -113,6 +114,7 @@ class _Counter:
                 if not value.dtype.is_int:
                     self._expr(value, times)
             case tir.BufferStore(value=value):
+                self._total.accesses += times
                 self._expr(value, times)
             case tir.Evaluate(value=value):
                 self._expr(value, times)
@@ -161,6 +163,7 @@ class _Counter:
         while stack:
             node = stack.pop()
             if isinstance(node, tir.BufferLoad):
+                self._total.accesses += times
                 continue
             if isinstance(node, tir.Call) and (self._shared_work(node, times) or effect_of(node) > Effect.READ):
                 continue  # the arguments of such calls are addresses
@@ -224,6 +227,7 @@ def add_to(total: Operations, more: Operations) -> None:
     for tensor_map, size in more.bulk.items():
         total.bulk[tensor_map] += size
     total.operand_bytes += more.operand_bytes
+    total.accesses += more.accesses
 
 
 def _is_product(*operands: tir.Expr) -> bool:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.runtime.launch.device import Extents
-from mlcc.targets.emulate.analysis import Access, accesses, touched_bytes, whole_blocks, without_reuse
+from mlcc.targets.emulate.analysis import Access, accesses, touched_bytes, without_reuse
 from mlcc.targets.emulate.compiled import Emulated, LaunchOutcome, Mode, evaluate
 from mlcc.targets.emulate.device import EmulatedDevice
 from mlcc.targets.emulate.operations import Operations, count_operations, parameter_bytes
+from mlcc.targets.emulate.representative_blocks import choose_blocks, clear_results
 from mlcc.targets.emulate.roofline import Roofline, Traffic, roofline
 from mlcc.targets.emulate.threads import WARP
+from mlcc.targets.emulate.trace import BlockSample, Trace
 
 _PLACE_WIDTH = 40  # characters of a statement shown as a place
 # fields of a `KernelReport` that are plain data
 _FIELDS = (
-    "name", "grid", "block", "shared", "blocks", "launches", "registers", "spills", "blocks_per_sm", "occupancy",
-    "limit",
+    "name", "grid", "block", "shared", "blocks", "exact", "launches", "registers", "spills", "blocks_per_sm",
+    "occupancy", "limit",
 )  # fmt: skip
 ROOM = 1 << 20  # traced accesses of one launch, at most
 
@@ -33,8 +34,9 @@ ROOM = 1 << 20  # traced accesses of one launch, at most
 class KernelReport:
     """A kernel at its first launch, and the number of its launches.
 
-    `blocks` is the number of blocks whose accesses were counted, of `grid` in all; `occupancy` is the fraction of a
-    multiprocessor's warps that resident blocks fill. `operations` are those of a thread.
+    `blocks` is the number of blocks that ran, of `grid` in all; `exact` says whether all of their accesses were
+    counted, else `accesses` are estimates for the launch. `occupancy` is the fraction of a multiprocessor's warps that
+    resident blocks fill. `operations` are those of a thread.
     """
 
     name: str
@@ -42,6 +44,7 @@ class KernelReport:
     block: list[int]
     shared: int
     blocks: int
+    exact: bool
     accesses: list[Access]
     operations: Operations
     traffic: Traffic
@@ -73,24 +76,24 @@ class Report:
 
     def add(
         self, kernel: Emulated, outcome: LaunchOutcome, grid: Sequence[int], block: Sequence[int], dynamic: int,
-        args: Mapping[tir.Var, Any],
+        args: Mapping[tir.Var, Any], blocks: int,
     ) -> None:  # fmt: skip
-        """Add a launch with its findings; accesses are only counted for the first launch of a kernel."""
+        """Add a launch of which `blocks` blocks ran, with its findings; accesses are only counted for the first launch
+        of a kernel."""
         self.findings.extend(outcome.findings)
         name = kernel.kernel.name
         if name in self.kernels or outcome.trace is None:
             if name in self.kernels:
                 self.kernels[name].launches += 1
             return
-        trace = whole_blocks(outcome.trace, ROOM)
-        blocks = len(set(trace[:, 5].tolist())) if len(trace) else 0
+        trace = outcome.trace
         shared = _static_shared(kernel) + dynamic
         accessed = accesses(trace, kernel.checks)
         operations = count_operations(kernel.kernel, args, grid, block)
-        traffic = _traffic(kernel, outcome, trace, operations, prod(grid), args)
+        traffic = _traffic(kernel, trace, operations, prod(grid), args)
         self.kernels[name] = KernelReport(
-            name, list(grid), list(block), shared, blocks, accessed, operations, traffic
-        )  # fmt: skip
+            name, list(grid), list(block), shared, blocks, trace.is_exact, accessed, operations, traffic
+        )
 
     def assembled(self, kernels: Mapping[str, Any]) -> None:
         """Add the resources that the assembler reports for kernels, by name, and the resulting occupancy."""
@@ -147,64 +150,53 @@ class Report:
 class MeasuringDevice(EmulatedDevice):
     """An emulated device that reports on launches; findings do not stop it.
 
-    With `blocks`, only as many blocks of each launch run, the first ones, and results are incomplete.
+    Launches of more than `budget` steps, in accesses and multiply-adds, run only representative blocks, and at most
+    `blocks` of them if given; results are then incomplete.
     """
 
-    def __init__(self, kernels: Sequence[Any], facts: GpuFacts, blocks: int | None = None) -> None:
+    def __init__(
+        self, kernels: Sequence[Any], facts: GpuFacts, blocks: int | None = None, budget: float = math.inf
+    ) -> None:
         super().__init__(kernels, facts=facts)
         self._mode = Mode(True, ROOM)
         self._blocks = blocks
-        self._grid: Extents = (1, 1, 1)
+        self._budget = budget
         self._args: Sequence[int | float | bytes] = ()
+        self._sample: BlockSample | None = None
         self.report = Report(facts)
 
-    def launch(
-        self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[int | float | bytes]
-    ) -> None:
-        self._check(kernel.kernel, grid, block, shared_bytes)
-        self._args, self._grid = args, grid
-        super().launch(kernel, first_blocks(grid, self._blocks), block, shared_bytes, args)
+    def sampled(
+        self, kernel: Emulated, grid: Extents, block: Extents, args: Sequence[int | float | bytes]
+    ) -> BlockSample | None:
+        values = dict(zip(kernel.kernel.params, args, strict=True))
+        self._args = args
+        self._sample = choose_blocks(kernel.kernel, values, grid, block, self._blocks, self._budget)
+        if self._sample is not None:
+            clear_results(kernel, values)
+        return self._sample
 
     def launched(
         self, kernel: Emulated, outcome: LaunchOutcome, grid: Extents, block: Extents, shared_bytes: int
     ) -> None:
         args = dict(zip(kernel.kernel.params, self._args, strict=True))
-        self.report.add(kernel, outcome, self._grid, block, shared_bytes, args)
-
-
-def first_blocks(grid: Extents, count: int | None) -> Extents:
-    """Return the extents of at most `count` blocks at the start of a grid, along x first; all without a count."""
-    if count is None:
-        return grid
-    x = min(grid[0], count)
-    y = min(grid[1], max(count // max(x, 1), 1))
-    return x, y, min(grid[2], max(count // max(x * y, 1), 1))
+        blocks = prod(grid) if self._sample is None else len(self._sample.numbers)
+        self.report.add(kernel, outcome, grid, block, shared_bytes, args, blocks)
 
 
 def _traffic(
-    kernel: Emulated, outcome: LaunchOutcome, trace: np.ndarray, operations: Operations, count: int,
-    args: Mapping[tir.Var, Any],
-) -> Traffic:  # fmt: skip
-    """Return the traffic of a launch of `count` blocks, from the accesses of `outcome.sampled` of them.
-
-    If not all accesses of these blocks were traced, those that were stand for the others, and memory that only the
-    others access counts as a whole.
-    """
-    scale = outcome.traced / len(trace) / outcome.sampled if len(trace) else 0.0
+    kernel: Emulated, trace: Trace, operations: Operations, count: int, args: Mapping[tir.Var, Any]
+) -> Traffic:
+    """Return the traffic of a launch of `count` blocks."""
     requests = sectors = passes = 0.0
     for access in accesses(without_reuse(trace, kernel.checks), kernel.checks):
         if access.scope == "global":
-            requests, sectors = requests + access.requests * scale, sectors + access.units * scale
+            requests, sectors = requests + access.requests / count, sectors + access.units / count
         else:
-            passes += access.units * scale
+            passes += access.units / count
     sizes = parameter_bytes(kernel.kernel, args)
     touched: dict[tir.Var | None, float] = {data: size * count for data, size in operations.bulk.items()}
     for data, size in touched_bytes(trace, kernel.checks).items():
-        touched[data] = size * scale * count
-    if outcome.traced > len(trace):
-        roots = (s.root for s in kernel.checks.sites if s.root is not None and s.root.scope == "global")
-        for root in roots:
-            touched.setdefault(root.data, sizes.get(root.data, 0))
+        touched[data] = size
     distinct = sum(n if data is None else min(n, sizes.get(data, n)) for data, n in touched.items())
     return Traffic(requests, sectors, passes, distinct)
 
@@ -223,11 +215,13 @@ def _table(kernel: KernelReport) -> list[str]:
     lines.append(f"  {kernel.shared} bytes of shared memory, {registers}{spills}")
     full = f"{100 * kernel.occupancy:.0f} % of its warps"
     lines.append(f"  {kernel.blocks_per_sm} blocks at once on a multiprocessor: {full}, limited by {kernel.limit}")
-    counted = "all blocks" if kernel.blocks == kernel.block_count else f"{kernel.blocks} of the blocks"
+    counted = "all blocks counted" if kernel.exact else "estimated from some of the accesses"
+    if kernel.blocks < kernel.block_count:
+        counted = f"estimated from {kernel.blocks} of {kernel.block_count} blocks"
     for scope, unit in (("global", "sectors of 32 bytes"), ("shared", "passes over the banks")):
         units, least = kernel.total(scope)
         if units:
-            lines.append(f"  {scope} memory: {units} {unit}, {least} at the least ({counted} counted)")
+            lines.append(f"  {scope} memory: {units} {unit}, {least} at the least ({counted})")
     lines += _roofline_lines(kernel.roofline)
     if kernel.accesses:
         lines += ["", *_rows(kernel.accesses)]

@@ -221,28 +221,83 @@ done:
   ret void
 }
 
-define internal void @mlcc_emulate_trace(ptr %report, i32 %site, i32 %thread, i64 %key, i64 %offset, i64 %bytes, i64 %block, i64 %outer) $slow {
+define internal i64 @mlcc_emulate_block(ptr %report, i64 %place) $slow {
+  ; begin the block at a place of the list of those to run, and choose the row of counts for its class
 entry:
-  ; the accesses of every n-th block are written down while there is room, and counted
-  %at_stride = getelementptr i64, ptr %report, i64 $stride
-  %stride = load i64, ptr %at_stride
-  %rest = urem i64 %block, %stride
-  %chosen = icmp eq i64 %rest, 0
-  br i1 %chosen, label %look, label %done
-look:
-  %at_trace = getelementptr i64, ptr %report, i64 $trace
+  %at_counts = getelementptr i64, ptr %report, i64 $counts
+  %counts = load ptr, ptr %at_counts
+  %untraced = icmp eq ptr %counts, null
+  br i1 %untraced, label %number, label %choose
+choose:
+  %at_classes = getelementptr i64, ptr %report, i64 $classes
+  %classes = load ptr, ptr %at_classes
+  %class_at = getelementptr i64, ptr %classes, i64 %place
+  %class = load i64, ptr %class_at
+  %at_sites = getelementptr i64, ptr %report, i64 $sites
+  %sites = load i64, ptr %at_sites
+  %start = mul i64 %class, %sites
+  %row = getelementptr i64, ptr %counts, i64 %start
+  %at_row = getelementptr i64, ptr %report, i64 $class_counts
+  store ptr %row, ptr %at_row
+  br label %number
+number:
+  %at_blocks = getelementptr i64, ptr %report, i64 $blocks
+  %blocks = load ptr, ptr %at_blocks
+  %all = icmp eq ptr %blocks, null
+  br i1 %all, label %same, label %listed
+listed:
+  %block_at = getelementptr i64, ptr %blocks, i64 %place
+  %block = load i64, ptr %block_at
+  ret i64 %block
+same:
+  ret i64 %place
+}
+
+define internal void @mlcc_emulate_trace(ptr %report, i32 %site, i32 %thread, i64 %key, i64 %offset, i64 %bytes, i64 %block, i64 %outer) $slow {
+  ; count an access, and write it down if the hash of its block, warp and iteration is within the limit of its site
+entry:
+  %wide_site = zext i32 %site to i64
+  %wide_thread = zext i32 %thread to i64
+  %at_row = getelementptr i64, ptr %report, i64 $class_counts
+  %row = load ptr, ptr %at_row
+  %count_at = getelementptr i64, ptr %row, i64 %wide_site
+  %count = load i64, ptr %count_at
+  %counted = add i64 %count, 1
+  store i64 %counted, ptr %count_at
+  %of_block = mul i64 %block, $block_factor
+  %warp = lshr i64 %wide_thread, 5
+  %of_warp = mul i64 %warp, $warp_factor
+  %of_both = add i64 %of_block, %of_warp
+  %of_all = add i64 %of_both, %outer
+  %hash = mul i64 %of_all, $hash_factor
+  %at_limits = getelementptr i64, ptr %report, i64 $limits
+  %limits = load ptr, ptr %at_limits
+  %limit_at = getelementptr i64, ptr %limits, i64 %wide_site
   %at_room = getelementptr i64, ptr %report, i64 $room
   %at_used = getelementptr i64, ptr %report, i64 $used
+  br label %choose
+choose:
+  %limit = load i64, ptr %limit_at
+  %chosen = icmp ule i64 %hash, %limit
+  br i1 %chosen, label %look, label %done
+look:
   %used = load i64, ptr %at_used
   %room = load i64, ptr %at_room
   %fits = icmp slt i64 %used, %room
-  br i1 %fits, label %add, label %count
+  br i1 %fits, label %add, label %full
+full:
+  %at_compact = getelementptr i64, ptr %report, i64 $compact
+  %compact = load ptr, ptr %at_compact
+  %stuck = icmp eq ptr %compact, null
+  br i1 %stuck, label %done, label %thin
+thin:
+  call void %compact()
+  br label %choose
 add:
+  %at_trace = getelementptr i64, ptr %report, i64 $trace
   %trace = load ptr, ptr %at_trace
   %at = mul i64 %used, 7
   %entry_at = getelementptr i64, ptr %trace, i64 %at
-  %wide_site = zext i32 %site to i64
-  %wide_thread = zext i32 %thread to i64
   store i64 %wide_site, ptr %entry_at
   %p1 = getelementptr i64, ptr %entry_at, i64 1
   store i64 %wide_thread, ptr %p1
@@ -256,8 +311,6 @@ add:
   store i64 %block, ptr %p5
   %p6 = getelementptr i64, ptr %entry_at, i64 6
   store i64 %outer, ptr %p6
-  br label %count
-count:
   %more = add i64 %used, 1
   store i64 %more, ptr %at_used
   br label %done

@@ -27,8 +27,8 @@ class Costs:
 
     @property
     def sectors(self) -> float:
-        """Of global memory: of all blocks, if those that were not counted are like those that were."""
-        return sum(k.total("global")[0] * k.block_count / k.blocks for k in self.kernels if k.blocks)
+        """Of global memory."""
+        return sum(k.total("global")[0] for k in self.kernels)
 
     @property
     def conflicts(self) -> int:

@@ -130,9 +130,9 @@ def test_analyze_finds_accesses_across_rows(tool: Tool) -> None:
     found = json.loads(tool("analyze", "k.mlc", "-t", "cuda{arch=sm_80}", "--size", "n=100", "--json"))
     (kernel,) = found["kernels"]
     read, write = kernel["accesses"]
-    assert (read["requests"], read["units"], read["least"]) == (100, 400, 400), "two warps in each of 50 blocks"
+    assert (read["requests"], read["units"], read["least"]) == (200, 800, 800), "two warps in each of 100 blocks"
     assert (write["what"], write["units"], write["ratio"], write["worst"]) == ("write", write["requests"] * 32, 8, 8)
-    assert kernel["grid"] == [100, 1, 1] and kernel["blocks"] == 50, "every second one"
+    assert kernel["grid"] == [100, 1, 1] and kernel["blocks"] == 100 and kernel["exact"]
     assert (found["gpu"], kernel["blocks_per_sm"], kernel["occupancy"]) == ("sm_80", 32, 1.0)
     assert "E0017" in fails(tool, "analyze", "k.mlc", "-t", "cuda")
     assert "--size n=32" in fails(tool, "analyze", "k.mlc", "-t", "cuda")
@@ -165,6 +165,22 @@ def test_analyze_does_not_take_minutes(tool: Tool) -> None:
     start = time.process_time()
     found = json.loads(tool("analyze", "large.mlc", "-t", "cuda{arch=sm_90}", "--size", "n=17", "--json"))
     assert found and time.process_time() - start < 25
+
+
+def test_analyze_runs_some_blocks_of_large_launches(tool: Tool) -> None:
+    """The counts are those of the launch, as the text says; `all` runs all, and other words are refused."""
+    tool.file("large.mlc", MATMUL.format(m=2048, n=2048, k=2048, dtype="float32"))
+    (kernel,) = json.loads(tool("analyze", "large.mlc", "-t", "cuda{arch=sm_90}", "--json"))["kernels"]
+    assert 9 <= kernel["blocks"] <= 64 < kernel["grid"][0] and not kernel["exact"]
+    stores = sum(a["units"] for a in kernel["accesses"] if a["what"] == "write" and a["scope"] == "global")
+    assert stores == 2048 * 2048 * 4 // 32
+    tool.file("k.mlc", NAIVE)
+    some = tool("analyze", "k.mlc", "-t", "cuda", "--size", "n=300", "--blocks", "5")
+    assert "(estimated from 5 of 300 blocks)" in some
+    full = tool("analyze", "k.mlc", "-t", "cuda", "--size", "n=300", "--blocks", "all")
+    assert "(all blocks counted)" in full and rows(some) == rows(full)
+    tool("analyze", "k.mlc", "-t", "cuda", "--size", "n=300", "--blocks", "none", code=2)
+    assert "neither a number of blocks" in tool.err and "`all`" in tool.err
 
 
 def test_analyze_reports_faults(tool: Tool) -> None:

@@ -20,7 +20,7 @@ from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.work import OPERATION, picoseconds
 from mlcc.runtime.launch.device import Extents
-from mlcc.targets.emulate.analysis import accesses, whole_blocks
+from mlcc.targets.emulate.analysis import accesses
 from mlcc.targets.emulate.compiled import Emulated, Mode
 from mlcc.targets.emulate.device import EmulatedDevice
 from mlcc.targets.launch.program import static_shared
@@ -78,14 +78,12 @@ class CountingDevice(EmulatedDevice):
         super().launch(kernel, some, block, shared_bytes, args)
 
     def launched(self, kernel: Emulated, made: Any, grid: Extents, block: Extents, shared_bytes: int) -> None:
-        trace = made.trace
-        if trace is None:
+        if made.trace is None:
             return
-        trace = whole_blocks(trace, _MAX_TRACED)
-        blocks = max(len(set(trace[:, 5].tolist())), 1) if len(trace) else 1
+        blocks = math.prod(grid)
         requests: dict[str, float] = {}
         units: dict[str, float] = {}
-        for access in accesses(trace, kernel.checks):
+        for access in accesses(made.trace, kernel.checks):
             scope = "global" if access.scope == "global" else "shared"
             requests[scope] = requests.get(scope, 0.0) + access.requests / blocks
             units[scope] = units.get(scope, 0.0) + access.units / blocks
