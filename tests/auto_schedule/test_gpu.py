@@ -13,6 +13,7 @@ from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.passes.auto_schedule.gpu.split_k import rate_parts
 from mlcc.runtime.loader import load
 from mlcc.targets.cuda import ptxas
 from mlcc.targets.emulate.report import MeasuringDevice
@@ -62,15 +63,20 @@ def test_products_agree_when_emulated(m: int, n: int, k: int) -> None:
     assert {"blockIdx.x", "threadIdx.x", "threadIdx.y"} <= threads(made)
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
 @pytest.mark.parametrize(
-    ("m", "n", "k", "parts"), [(64, 64, 4096, 8), (37, 53, 3000, 5), (17, 16, 2003, 3), (64, 32, 1024, 2)]
-)
-def test_long_reductions_of_few_tiles_are_split(arch: str, m: int, n: int, k: int, parts: int) -> None:
-    """Blocks compute partial products, and a second kernel adds them up, with the epilogue."""
-    text, target = product(m, n, k), f"cuda{{arch={arch}}}"
+    ("device", "m", "n", "k"),
+    [
+        ("sm_75", 64, 64, 4096), ("sm_80", 37, 53, 3000), ("sm_90", 17, 16, 2003), ("sm_80", 64, 32, 1024),
+        ("sm_80 sm-count=6", 200, 130, 1003), ("sm_90 sm-count=13", 160, 96, 2048),
+        ("sm_75 sm-count=6", 160, 160, 1024),
+    ],
+)  # fmt: skip
+def test_reductions_are_split_to_fill_the_device(device: str, m: int, n: int, k: int) -> None:
+    """Of a few tiles, or of as many as leave the last wave half empty: blocks compute partial products, and a second
+    kernel adds them up, with the epilogue."""
+    text, target = product(m, n, k), f"cuda{{arch={device}}}"
     (found,) = chosen(lowered(text), target).values()
-    assert found.rule == "gpu-matmul" and f"the reduction in {parts} parts" in " ".join(found.choices)
+    assert found.rule == "gpu-matmul" and " parts, added up by a second kernel" in " ".join(found.choices)
     artifact = mlcc.build(mlcc.parse(text), target)
     assert [kernel.name for kernel in artifact.launch.kernels] == [
         f"fused_matmul_add_relu_kernel{i}" for i in ("", "_1")
@@ -99,11 +105,29 @@ def test_a_split_product_reads_its_operands_as_they_are_in_memory() -> None:
         assert sectors <= 1.1 * least, transposed
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(1024, 1024, 8192), (64, 64, 1000), (4096, 64, 2048)])
+@pytest.mark.parametrize(("m", "n", "k"), [(4096, 4096, 4096), (64, 64, 200), (2048, 2048, 512)])
 def test_other_reductions_are_not_split(m: int, n: int, k: int) -> None:
     """There are tiles enough, or the reduction is short."""
     (found,) = chosen(lowered(product(m, n, k)), "cuda{arch=sm_80}").values()
     assert found.rule == "gpu-matmul" and " parts" not in " ".join(found.choices)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "depth", "parts"),
+    [(5, 65536, 4), (4, 65536, 1), (1, 65536, 4), (3, 65536, 4), (5, 1024, 1), (7, 65536, 4), (4001, 65536, 1)],
+)
+def test_parts_of_reductions(tiles: int, depth: int, parts: int) -> None:
+    """On four multiprocessors, a tile of which takes a nanosecond for each step; few results are added up."""
+
+    def time(depth: int, batches: int) -> float:
+        return -(-tiles * batches // 4) * depth * 1e-9
+
+    facts = GpuFacts.of("cuda{arch=sm_80}")
+    rated = rate_parts(facts, 1000, depth, 1, 4, time)
+    seconds = {count: taken for taken, count in rated}
+    assert rated[0][1] == parts and sorted(seconds) == list(range(1, min(64, depth // 128) + 1))
+    assert rated[0][0] <= 1.1 * min(seconds.values()) and seconds[1] == time(depth, 1)
+    assert parts == 1 or rated[0][0] < seconds[1] / 1.1
 
 
 def test_large_products_have_pieces_of_threads() -> None:

@@ -249,13 +249,15 @@ def test_the_code_of_a_large_product(arch: str, step: tuple[int, int, int], all_
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a"])
 @pytest.mark.parametrize(
-    ("dtype", "m", "n", "k"), [("float16", 64, 64, 4096), ("float16", 37, 56, 3000), ("bfloat16", 64, 128, 2048)]
+    ("dtype", "m", "n", "k"),
+    [("float16", 64, 64, 4096), ("float16", 37, 56, 3000), ("bfloat16", 64, 128, 2048), ("float32", 33, 40, 2049)],
 )
 def test_long_reductions_of_few_tiles_are_split(arch: str, dtype: str, m: int, n: int, k: int) -> None:
     """Blocks compute partial products in float32, and a second kernel adds them up, with the epilogue."""
     given = params(dtype, x=f"({m}, {k})", w=f"({k}, {n})")
     lines = ('y = R.matmul(x, w, out_dtype="float32")', "o = R.nn.relu(y)")
-    text, target = graph(given, *lines, result="o"), f"cuda{{arch={arch}}}"
+    options = " tf32=true" if dtype == "float32" else ""
+    text, target = graph(given, *lines, result="o"), f"cuda{{arch={arch}{options}}}"
     (found,) = chosen(lowered(text), target).values()
     assert found.rule == "gpu-tensor-cores" and " parts, added up by a second kernel" in " ".join(found.choices)
     agree(text, lambda x, w: np.maximum(x @ w, 0), target=target, terms=k)

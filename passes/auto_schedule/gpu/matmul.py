@@ -8,6 +8,7 @@ cache.
 
 from __future__ import annotations
 
+from functools import partial
 from math import isqrt
 
 from mlcc.ir import tir
@@ -20,7 +21,7 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
     pad_to_tiles,
     schedule_rest,
 )
-from mlcc.passes.auto_schedule.gpu.simt_tiles import PARTS, PIECE, Tile, fitting_tiles
+from mlcc.passes.auto_schedule.gpu.simt_tiles import PARTS, PIECE, Tile, fitting_tiles, product_seconds
 from mlcc.passes.auto_schedule.gpu.split_k import add_parts, split_to_gemm
 from mlcc.passes.auto_schedule.gpu.strips import cache_strip, fetch, pipeline
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
@@ -61,8 +62,7 @@ def schedule_tiled(kernel: GpuKernel, block: BlockRV, product: Contraction, wind
     tiles = fitting_tiles(kernel.facts, m, n, product.times, element, windows)
     split = None
     if not windows and m is not None and n is not None and product.times is not None:
-        best = tiles[0][1]
-        split = split_to_gemm(kernel, block, product, -(-m // best.rows) * -(-n // best.columns) * product.times)
+        split = split_to_gemm(kernel, block, product, partial(product_seconds, kernel.facts, m, n, element))
     if split is not None:
         block, product = split.partial, split.product
         tiles = fitting_tiles(kernel.facts, m, n, product.times, element)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 
+from mlcc.machine.gpu_rates import GpuRates
 from mlcc.machine.gpu_tables import GpuFacts
 
 PIECE = 4  # rows and columns of a piece of a thread's tile, one 16-byte load
@@ -13,6 +14,7 @@ BANKS = 32  # banks of shared memory, 4 bytes wide
 SCHEDULERS = 4  # warp schedulers per multiprocessor, one instruction per cycle each
 SHARED_LATENCY, GLOBAL_LATENCY = 30, 500  # latency of loads from shared and from global memory, in cycles
 ROW_COPY_COST, WINDOW_COPY_COST = 2, 8  # instructions per copied element, including its address
+STARTUP = 1500  # clocks before the first products and after the last
 MAX_SUMS = 128  # most accumulators of a thread: half of its registers
 
 
@@ -95,6 +97,13 @@ def fitting_tiles(
     max_sums = MAX_SUMS // 2 if windows else MAX_SUMS  # addresses at windows take registers, too
     timed = [(time(t), t) for t in TILES if t.thread_tile[0] * t.thread_tile[1] * element // 4 <= max_sums]
     return sorted(timed, key=lambda pair: pair[0])
+
+
+def product_seconds(facts: GpuFacts, m: int, n: int, element: int, depth: int, batches: int) -> float:
+    """Return the expected seconds of a product with its best tile."""
+    rates = GpuRates.of(facts)
+    clocks_of_step = fitting_tiles(facts, m, n, batches, element)[0][0] / rates.lanes["float32"]
+    return (clocks_of_step * depth + STARTUP) / rates.hertz
 
 
 def _multiply_fraction(tile: Tile, windows: bool) -> float:

@@ -1,27 +1,38 @@
-"""Split-k: products with few tiles and a long reduction, parts of which are computed by different blocks.
+"""Split-k: products whose tiles do not fill all multiprocessors, parts of whose reduction different blocks compute.
 
 The reduction axis is split, and its outer part becomes a batch axis of partial products (`rfactor`). A second kernel
 adds up the partial results in a fixed order and applies the epilogue, so that results are reproducible, which they are
 not with atomic additions.
+
+The number of parts is that with the least expected time: more blocks fill the last wave better, but partial results
+are written and read once more, and a second kernel is launched. Dealing out the iterations of all tiles evenly
+(stream-k, Osama et al., 2023) would gain little beyond this (docs/gpu-speed.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
+from mlcc.machine.gpu_rates import LAUNCH_SECONDS, GpuRates
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.contraction import Contraction, match_contraction
 from mlcc.passes.auto_schedule.gpu.nests import bind_to_grid
 from mlcc.passes.auto_schedule.gpu.product_parts import as_gemm, fuse_epilogue, pad_axes
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import read_index
-from mlcc.passes.auto_schedule.tuning_choices import nearest_first
 from mlcc.passes.schedule.handles import BlockRV
 
-MIN_DEPTH = 512  # least depth of a part: the partial results cost as much traffic as a few dozen steps
+MIN_DEPTH = 128  # least depth of a part
 DEPTH_UNIT = 64  # depth that all tiles divide
 MAX_PARTS = 64
+_OPTIONS = 6  # numbers of parts that are offered
+_LEAST_GAIN = 1.1  # of the expected time: less may be an error of the model
+_NEAR = 1.05  # expected times as good as the least
+
+ProductTime = Callable[[int, int], float]  # seconds of a product of a depth, done a number of times
 SUMS = ("float32", "float64", "int32")  # types whose partial sums lose no more than a running sum does
 
 
@@ -35,14 +46,29 @@ class SplitProduct:
     total: BlockRV
 
 
-def most_parts(sm_count: int, tiles: int, depth: int | None) -> int:
-    """Return how many parts a reduction of this depth may have; 1 unless `tiles` leave most multiprocessors idle."""
-    return max(min(sm_count // max(tiles, 1), (depth or 0) // MIN_DEPTH, MAX_PARTS), 1)
+def rate_parts(
+    facts: GpuFacts, results: int, depth: int, batches: int, element: int, time: ProductTime
+) -> list[tuple[float, int]]:
+    """Return the expected seconds of a product of `results` sums in all, of `element` bytes, and the numbers of parts
+    of its reduction, best first. One part is the first if others gain little."""
+    bandwidth = GpuRates.of(facts).bytes_per_second
+    rated = [(time(depth, batches), 1)]
+    for parts in range(2, min(MAX_PARTS, depth // MIN_DEPTH) + 1):
+        padded = -(-depth // (parts * DEPTH_UNIT)) * DEPTH_UNIT
+        additions = LAUNCH_SECONDS + (2 * parts + 1) * results * element / bandwidth
+        rated.append((time(padded, batches * parts) + additions, parts))
+    least = min(rated)[0]
+    near = [one for one in rated if one[0] <= _NEAR * least]  # the fewest parts of these take the least memory
+    first = rated[0] if least * _LEAST_GAIN > rated[0][0] else min(near, key=lambda one: one[1])
+    return [first, *sorted(one for one in rated if one is not first)]
 
 
-def split_reduction(kernel: GpuKernel, block: BlockRV, product: Contraction, tiles: int) -> SplitProduct | None:
-    """Split the reduction of a matrix product of `tiles` tiles into parts; return None if it should not be."""
-    parts = _choose_parts(kernel, product, tiles)
+def split_reduction(kernel: GpuKernel, block: BlockRV, product: Contraction, time: ProductTime) -> SplitProduct | None:
+    """Split the reduction of a matrix product of known sizes into parts; return None if it should not be.
+
+    `time` is the expected time of its best tiles.
+    """
+    parts = _choose_parts(kernel, product, time)
     if parts < 2:
         return None
     sch = kernel.sch
@@ -59,13 +85,13 @@ def split_reduction(kernel: GpuKernel, block: BlockRV, product: Contraction, til
     return SplitProduct(partial, _contraction(kernel, partial), block)
 
 
-def split_to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction, tiles: int) -> SplitProduct | None:
+def split_to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction, time: ProductTime) -> SplitProduct | None:
     """Split the reduction as `split_reduction` does, and bring the partial products into GEMM form.
 
     Operands stay contiguous along the axis along which they are in memory.
     """
     along_depth = [product.contiguous_axis(operand) in product.k for operand in (product.lhs, product.rhs)]
-    split = split_reduction(kernel, block, product, tiles)
+    split = split_reduction(kernel, block, product, time)
     if split is None:
         return None
     partial, gemm = as_gemm(kernel, split.partial, split.product)
@@ -87,15 +113,17 @@ def add_parts(kernel: GpuKernel, block: BlockRV) -> BlockRV:
     return store
 
 
-def _choose_parts(kernel: GpuKernel, product: Contraction, tiles: int) -> int:
-    if len(product.k) != 1 or str(product.stage.stores[0].buffer.dtype) not in SUMS:
+def _choose_parts(kernel: GpuKernel, product: Contraction, time: ProductTime) -> int:
+    result = product.stage.stores[0].buffer.dtype
+    sizes = (product.extent(product.m), product.extent(product.n), product.times, product.depth)
+    if len(product.k) != 1 or str(result) not in SUMS or None in sizes:
         return 1
-    depth = product.depth or 0
-    most = most_parts(kernel.facts.sm_count, tiles, depth)
-    if most < 2:
-        return 1
-    even = [n for n in range(most, most // 2, -1) if depth % (n * DEPTH_UNIT) == 0]
-    return kernel.choose("parts", "parts of the reduction", nearest_first(even[0] if even else most, {1, most, *even}))
+    m, n, batches, depth = (size or 0 for size in sizes)
+    rated = rate_parts(kernel.facts, m * n * batches, depth, batches, result.bytes, time)
+    offered = rated[:_OPTIONS] + [one for one in rated[_OPTIONS:] if one[1] == 1]
+    if offered[0][1] == 1:
+        offered = offered[:1]  # so that kernels which gain nothing have no choice to search
+    return kernel.choose("parts", "parts of the reduction", {parts: seconds for seconds, parts in offered})
 
 
 def _contraction(kernel: GpuKernel, block: BlockRV) -> Contraction:

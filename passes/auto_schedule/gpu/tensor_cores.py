@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.gpu.fragments import MmaKind, schedule_mma
 from mlcc.passes.auto_schedule.gpu.product_parts import as_gemm, schedule_others
 from mlcc.passes.auto_schedule.gpu.split_k import SplitProduct, add_parts, split_reduction
-from mlcc.passes.auto_schedule.gpu.tensor_tiles import PARTS, GemmSizes, choose, fitting_choices
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import PARTS, GemmSizes, fitting_choices, product_seconds
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
@@ -89,14 +90,14 @@ def _schedule(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
 
 
 def _split_reduction(kernel: GpuKernel, block: BlockRV, product: Contraction, kind: MmaKind) -> SplitProduct | None:
-    """Split the reduction of a product of known sizes if its best tiles leave multiprocessors idle."""
+    """Split the reduction of a product of known sizes if it is expected to finish earlier."""
     m, n, k, batches = (product.extent(product.m), product.extent(product.n), product.depth, product.times)
     if m is None or n is None or k is None or batches is None or product.lhs.windows or product.rhs.windows:
         return None
-    best = choose(kernel.facts, GemmSizes(m, n, k, batches, kind.bytes), kind.depth)
-    if best is None or min(m, n) < MIN_TILED_EXTENT:
+    if min(m, n) < MIN_TILED_EXTENT:
         return None
-    return split_reduction(kernel, block, product, -(-m // best.tile.rows) * -(-n // best.tile.columns) * batches)
+    sizes = GemmSizes(m, n, k, batches, kind.bytes)
+    return split_reduction(kernel, block, product, partial(product_seconds, kernel.facts, sizes, kind.depth))
 
 
 def with_inner_row_axis(product: Contraction) -> Contraction:

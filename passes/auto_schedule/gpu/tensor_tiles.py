@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from operator import attrgetter
 
+from mlcc.machine.gpu_rates import GpuRates
 from mlcc.machine.gpu_tables import GpuFacts
 
 # bytes or products per clock of a multiprocessor (A100, whitepaper); only their ratios matter
@@ -108,6 +110,14 @@ def choose(facts: GpuFacts, sizes: GemmSizes, least_depth: int) -> TileConfig | 
     """Return the tile with the least estimated time; None if none fits."""
     choices = fitting_choices(facts, sizes, least_depth)
     return choices[0][1] if choices else None
+
+
+def product_seconds(facts: GpuFacts, sizes: GemmSizes, least_depth: int, depth: int, batches: int) -> float:
+    """Return the expected seconds of a product with its best tile, at another depth and number of batches; infinity if
+    no tile fits."""
+    sizes = replace(sizes, k=depth, batches=batches)
+    choices = fitting_choices(facts, sizes, least_depth)
+    return choices[0][0] / GpuRates.of(facts).hertz if choices else inf
 
 
 def _fit_tile(facts: GpuFacts, sizes: GemmSizes, tile: WarpTile, least_depth: int) -> TileConfig | None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.machine.gpu_rates import GpuRates
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.gpu import tensor_tiles
 from mlcc.passes.auto_schedule.gpu.fragments import (
@@ -32,7 +34,7 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
     pad_to_tiles,
     schedule_others,
 )
-from mlcc.passes.auto_schedule.gpu.split_k import most_parts
+from mlcc.passes.auto_schedule.gpu.split_k import rate_parts
 from mlcc.passes.auto_schedule.gpu.tensor_cores import UNKNOWN_EXTENT, with_inner_row_axis
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import GemmSizes
 from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import DEPTH, GROUP, PARTS, ROWS, WarpgroupConfig, fitting_choices
@@ -47,6 +49,7 @@ from mlcc.runtime.launch.tensor_map import MAX_DIMS
 _KINDS: Mapping[str, str] = {"float16": "f16", "bfloat16": "bf16"}
 _INSTRUCTION_DEPTH = 16  # depth of one instruction
 _ELEMENT_BYTES = 2  # bytes per element
+_SUM_BYTES = 4  # bytes per sum
 _ROW_ELEMENTS = 64  # elements per 128-byte row
 
 
@@ -130,16 +133,21 @@ def _choose_tile(kernel: GpuKernel, product: Contraction) -> WarpgroupConfig:
     rows = prod(product.extent(p) or 1 for p in product.outer if product.lhs.has(p) and not product.rhs.has(p))
     joined = GemmSizes(m * rows, n, k, sizes.batches // rows, 2)
     other = tensor_tiles.choose(kernel.facts, joined, _INSTRUCTION_DEPTH)
-    if other is not None and product.extent(product.k[0]) is not None:
-        tiles = -(-joined.m // other.tile.rows) * -(-n // other.tile.columns) * joined.batches
-        parts = most_parts(kernel.facts.sm_count, tiles, k)
-        joined = replace(joined, k=k // parts, batches=joined.batches * parts)
-        other = tensor_tiles.choose(kernel.facts, joined, _INSTRUCTION_DEPTH)
-    if other is not None and tensor_tiles.clocks(kernel.facts, joined, other) < choice.clocks:
+    seconds = choice.clocks / GpuRates.of(kernel.facts).hertz
+    if other is not None and _seconds_of_warps(kernel, product, joined) < seconds:
         kernel.prefer_next_rule(f"single warps are estimated to be faster: {other}")
     choice = choose_tile(kernel, choices, PARTS)
     stages = kernel.choose("stages", "pipeline stages in shared memory", [*range(choice.stages, 0, -1)])
     return replace(choice, stages=stages)
+
+
+def _seconds_of_warps(kernel: GpuKernel, product: Contraction, sizes: GemmSizes) -> float:
+    """Return the expected seconds of a product by single warps, with its reduction in parts where that is faster."""
+    time = partial(tensor_tiles.product_seconds, kernel.facts, sizes, _INSTRUCTION_DEPTH)
+    if None in product.stage.extents or product.lhs.windows or product.rhs.windows:
+        return time(sizes.k, sizes.batches)
+    results = sizes.m * sizes.n * sizes.batches
+    return rate_parts(kernel.facts, results, sizes.k, sizes.batches, _SUM_BYTES, time)[0][0]
 
 
 def _schedule_tiles(
