@@ -50,6 +50,18 @@ class DeviceEmitter(Emitter):
         self._residues = Residues()
         self.accumulators: Mapping[tir.Var, tir.Buffer] = {}
 
+    def expr(self, node: tir.Expr) -> Value:
+        if isinstance(node, (tir.Min, tir.Max)) and self._has_instruction(node):
+            name = "llvm.maximum" if isinstance(node, tir.Max) else "llvm.minimum"
+            return self.intrinsic(name, self.expr(node.lhs), self.expr(node.rhs))
+        return super().expr(node)
+
+    def _has_instruction(self, node: tir.Min | tir.Max) -> bool:
+        """Return True if a minimum or maximum is one instruction (`max.NaN`), which takes -0.0 to be less than 0.0:
+        one of `T.assume_number`, where the sign of zeros does not count."""
+        is_number = any(isinstance(x, tir.Call) and x.op == _ASSUME_NUMBER for x in (node.lhs, node.rhs))
+        return is_number and self.arch.number >= _FIRST_WITH_NAN and str(node.dtype) == "float32"
+
     def needs_isa(self, isa: tuple[int, int]) -> None:
         """Require at least this PTX ISA for the module."""
         assert isinstance(self.ctx, DeviceContext)
@@ -97,4 +109,6 @@ class DeviceEmitter(Emitter):
         return module.metadata(f"!self, {module.metadata(_UNROLL)}", distinct=True)
 
 
+_ASSUME_NUMBER = tir.Op("tir.assume_number")
+_FIRST_WITH_NAN = 80  # first architecture with `max.NaN`
 _UNROLL = '!"llvm.loop.unroll.full"'

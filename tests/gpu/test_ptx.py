@@ -413,3 +413,33 @@ def f(A: T.Buffer((512,), "{left}"), B: T.Buffer((512,), "{right}"), C: T.Buffer
     instruction = "dp4a." + kinds.replace("s8", "s32").replace("u8", "u32")
     assert made.count(instruction) == 1
     assert made.count("ld.global") == 3
+
+
+EXTREMA = """
+@T.prim_func
+def f(a: T.handle, b: T.handle, c: T.handle, d: T.handle):
+    A = T.match_buffer(a, (64,), "float32")
+    B = T.match_buffer(b, (64,), "float32")
+    C = T.match_buffer(c, (64,), "float32")
+    D = T.match_buffer(d, (64,), "float32")
+    tx = T.launch_thread("threadIdx.x", 64)
+    C[tx] = T.max(A[tx], {operand})
+    D[tx] = T.min({operand}, A[tx])
+"""
+
+
+def test_extrema_of_numbers_are_one_instruction() -> None:
+    """From sm_80 on, where either of two zeros will do: the instruction orders them. A NaN stays one."""
+    number = EXTREMA.format(operand="T.assume_number(B[tx])")
+    text = ptx(number).text
+    assert text.count("max.NaN.f32") == text.count("min.NaN.f32") == 1 and "selp" not in text
+    for other in (ptx(EXTREMA.format(operand="B[tx]")).text, ptx(number, "sm_75").text):
+        assert ".NaN" not in other and "selp.f32" in other
+    values = np.array([0.0, -0.0, 1.5, -2.25, np.inf, -np.inf, np.nan, 1e-45], "float32")
+    a, b = (x.ravel().copy() for x in np.meshgrid(values, values))
+    made, want = [np.zeros(64, "float32") for _ in range(2)], [np.maximum(a, b), np.minimum(b, a)]
+    func = mlcc.parse(number)["f"]
+    assert isinstance(func, tir.PrimFunc)
+    Kernels(lower_gpu("f", func).kernels, "cuda{arch=sm_80}").run("f_kernel", [1], [64], a, b, *made)
+    for have, expected in zip(made, want, strict=True):
+        np.testing.assert_array_equal(have, expected)
