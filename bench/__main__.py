@@ -41,6 +41,7 @@ OPTIONED = {  # those that take options, which run alone
     "dynamic": "bench.dynamic",
     "cpus": "bench.cpu_models",
     "precisions": "bench.precisions.command",
+    "sass": "bench.gpu.sass",
 }
 
 
