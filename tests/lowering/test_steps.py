@@ -190,10 +190,11 @@ def test_accesses_of_the_wrong_rank_are_refused() -> None:
 
 
 def test_allocations_stand_before_their_first_use() -> None:
-    a, t, u, unused = (c.make_buffer(n, (4,), "int32") for n in ("A", "T", "U", "unused"))
+    a, u, unused = (c.make_buffer(n, (4,), "int32") for n in ("A", "U", "unused"))
+    t = c.make_buffer("T", (8,), "int32")  # larger than `A`, whose memory it would share otherwise
     i, j, k = var("i"), var("j"), var("k")
     body = [
-        loop(i, 4, c.store(t, i, i)),
+        loop(i, 8, c.store(t, i, i)),
         loop(j, 4, c.store(u, c.load(t, j), j)),
         loop(k, 4, c.store(a, c.load(u, c.sub(3, k)), k)),
     ]
