@@ -1,4 +1,4 @@
-"""Networks and products in 8, 4 and 16 bits beside ONNX Runtime and OpenVINO: `python -m bench precisions`.
+"""Networks and products in 8, 4 and 16 bits beside ONNX Runtime, OpenVINO and llama.cpp: `python -m bench precisions`.
 
 ResNet-18 and an encoder that ONNX Runtime has quantized to int8, and products with weights of few bits. The weights
 of products of one row are larger than the caches. Their speed is given in bytes of the weights as they are stored,
@@ -27,7 +27,7 @@ from bench.speed.session import ROOT, Competitor, Result, SessionPlan, competito
 from mlcc.tune.peak_rates import measure
 
 OURS = ("mlcc", "avx2")
-PEERS = (*OURS, "onnxruntime", "openvino")
+PEERS = (*OURS, "onnxruntime", "openvino", "llamacpp")
 FOLDER = ROOT / "build" / "bench" / "precisions"
 PAGE = ROOT / "docs" / "speed.md"
 RECORD = FOLDER / "results.json"
@@ -144,6 +144,6 @@ def _row(model: Model, results: dict[str, Result], memory: float) -> str:
     read = "-"
     if model.weight_bytes and mine is not None and model.expected.shape[0] == 1:
         read = f"{model.weight_bytes / mine / memory:.2f}"
-    off = ", ".join(f"{results[p].off:.0e}" for p in ("mlcc", "onnxruntime", "openvino") if p in times)
+    off = ", ".join(f"{results[p].off:.0e}" for p in ("mlcc", *PEERS[len(OURS) :]) if p in times)
     cells = [*(milliseconds(times.get(peer)) for peer in PEERS), "-" if ratio is None else f"{ratio:.2f} x", read, off]
     return f"| {model.name} | {' | '.join(cells)} |"
