@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlcc.passes.manage.manager import Observer, Pipeline
-
 if TYPE_CHECKING:
     from mlcc.ir.module import IRModule
 
 
-class CallArguments(Observer):
+class CallArguments:
     """The arguments that options give for the call of a function (`choose_inputs`).
 
-    As an observer of the passes it raises, before the first one, the CompileError of an unknown function (E0005), of
-    missing and unknown arrays (E0004), sizes (E0017) and a file that cannot hold the results (E0012), and the CallError
-    of arrays that do not fit. A `pipeline` of the user may change what a function
-    takes, as `bind-params` does: then nothing is checked before the function is compiled.
+    A `pipeline` of the user may change what a function takes, as `bind-params` does: then nothing is checked before the
+    function is compiled.
     """
 
     def __init__(
@@ -34,7 +30,12 @@ class CallArguments(Observer):
         self._output = output
         self._known: tuple[Any, list[Any]] | None = None  # parameters, and arguments for them
 
-    def start(self, pipeline: Pipeline, module: IRModule) -> None:
+    def check(self, module: IRModule) -> None:
+        """Check the arguments against the functions of a module that is not compiled yet.
+
+        Raises CompileError for an unknown function (E0005), missing and unknown arrays (E0004), sizes (E0017) and a
+        file that cannot hold the results (E0012), and CallError for arrays that do not fit.
+        """
         from mlcc.cli.cmd_run import find_function
         from mlcc.errors import CompileError
         from mlcc.targets.plan.interface import DeclaredFunctions

@@ -156,13 +156,14 @@ def _of_text(
     allow_native: bool, db: str | None, sizes: dict[str, int], given: CallArguments | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Compile a text or a model, show its warnings, and return the data of its report."""
+    from mlcc.cli.call_checks import CallCheck
     from mlcc.cli.options import warn
     from mlcc.cli.progress import progress_shown
     from mlcc.passes.manage.observers import Warnings
     from mlcc.report.collect import Request, collect
 
     noted = Warnings()
-    observers = (noted,) if given is None else (given, noted)
+    observers = (noted,) if given is None else (CallCheck(given), noted)
     request = Request(path, module, target, level, pipeline, allow_extern, allow_native, db, sizes, observers)
     with progress_shown():
         data = collect(request)

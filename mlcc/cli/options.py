@@ -379,6 +379,7 @@ def build_artifact(
     `told` gets the path if there were warnings. `observers` observe the passes; `db` is a database of tuned schedules.
     `profile` adds counters and an execution log, `observe` calls of an observer. `call` is checked before the passes.
     """
+    from mlcc.cli.call_checks import CallCheck
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import build
     from mlcc.frontend.source import read_module
@@ -396,7 +397,7 @@ def build_artifact(
             allow_extern=allow_extern,
             allow_native=allow_native,
             sanitize=sanitize,
-            observers=[*([] if call is None else [call]), *observers, noted],
+            observers=[*([] if call is None else [CallCheck(call)]), *observers, noted],
             db=db,
             profile=profile,
             observe=observe,

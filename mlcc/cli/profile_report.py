@@ -24,6 +24,7 @@ def build_with_counters(
     """Compile a text with counters, after a check of the call that will be measured. Return the artifact, and the
     kernels that it is made of. Raises CompileError."""
     from mlcc.cli.options import is_artifact, warn
+    from mlcc.cli.call_checks import CallCheck
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import build
     from mlcc.errors import CompileError, error
@@ -39,7 +40,7 @@ def build_with_counters(
     with progress_shown():
         artifact = build(
             module, target, level, pipeline, allow_extern=allow_extern, allow_native=allow_native,
-            observers=[call, noted, kernels], db=db, profile=True,
+            observers=[CallCheck(call), noted, kernels], db=db, profile=True,
         )  # fmt: skip
     warn(module, target, noted.found)
     return artifact, kernels
