@@ -23,8 +23,8 @@ def build_with_counters(
 ) -> tuple[Any, CompiledKernels]:  # fmt: skip
     """Compile a text with counters, after a check of the call that will be measured. Return the artifact, and the
     kernels that it is made of. Raises CompileError."""
-    from mlcc.cli.options import is_artifact, warn
     from mlcc.cli.call_checks import CallCheck
+    from mlcc.cli.options import is_artifact, warn
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import build
     from mlcc.errors import CompileError, error
