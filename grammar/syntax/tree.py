@@ -229,11 +229,12 @@ class IfExp(Expr):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Lambda(Expr):
-    """`lambda parameters: body`."""
+    """`lambda parameters, *rest: body`."""
 
     kind = "lambda"
     parameters: tuple[str, ...]
     body: Expr
+    rest: str | None
 
 
 def items_of(cst: Expr) -> tuple[Expr, ...]:

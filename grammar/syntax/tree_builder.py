@@ -171,8 +171,17 @@ class Builder:
         return tree.IfExp(c[0].start, c[4].end, c[2], c[0], c[4])
 
     def lambda_function(self, c: list[Any]) -> Expr:
-        names = tuple(t.value for t in c[1:-2] if t.type == "NAME")
-        return tree.Lambda(c[0].start, c[-1].end, names, c[-1])
+        parameters = c[1:-2:2]
+        starred = [at for at, parameter in enumerate(parameters) if len(parameter) == 2]
+        if starred and starred[0] != len(parameters) - 1:
+            star, name = parameters[starred[0]]
+            self.problems.append((star.start, name.end, f"`*{name.value}` must be the last parameter", None))
+        names = tuple(parameter[-1].value for parameter in parameters)
+        rest = names[-1] if starred else None
+        return tree.Lambda(c[0].start, c[-1].end, names[: len(names) - bool(starred)], c[-1], rest)
+
+    def lambda_parameter(self, c: list[Any]) -> list[Any]:
+        return c
 
     def prefixed(self, c: list[Any]) -> list[Any]:
         return c

@@ -29,7 +29,7 @@ def _comm_reducer(ev: OperatorEvaluator, cst: tree.Call) -> tir.CommReducer:
     if not isinstance(combiner, tree.Lambda):
         ev.walk.fail("E0302", "the combiner must be a lambda: `lambda x, y: x + y`", combiner)
     names, count = combiner.parameters, len(identity)
-    if len(names) != 2 * count:
+    if combiner.rest is not None or len(names) != 2 * count:
         ev.walk.fail("E0302", f"the lambda must take {2 * count} names, two for each identity element", combiner)
     span = ev.walk.span(combiner)
     params = [tir.Var(n, identity[i % count].dtype, span=span) for i, n in enumerate(names)]
@@ -122,6 +122,8 @@ def index_map_of(ev: OperatorEvaluator, cst: tree.Expr, dtype: DType = INT64) ->
     """Evaluate a lambda over indices, such as `lambda i, j: (j, i)`, as an index map."""
     if not isinstance(cst, tree.Lambda):
         ev.walk.fail("E0302", "the map must be a lambda: `lambda i, j: (j, i)`", cst)
+    if cst.rest is not None:
+        ev.walk.fail("E0302", f"how many indices `*{cst.rest}` stands for is not known: name each", cst)
     span = ev.walk.span(cst)
     indices = tuple(tir.Var(n, dtype, span=span) for n in cst.parameters)
     with ev.scope.frame(" in a lambda"):

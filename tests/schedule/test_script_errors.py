@@ -72,6 +72,8 @@ CASES = [
     ("assert 1 > 2, 'not so'", "E0607", 1, 1, "assert 1 > 2, 'not so'", "not so"),
     ("sch.splt(1)", "E0610", 1, 1, "sch.splt", "did you mean `split`"),
     ("sch.index_map(lambda i: i, 1, 2)", "E0605", 1, 15, "lambda i: i", "2 indices"),
+    ("sch.index_map(lambda i, j, *k: i, 1)", "E0605", 1, 15, None, "at least 2 parameters, but there are 1"),
+    ("sch.index_map(lambda *i, j: j, 1, 2)", None, 1, 22, "*i", "`*i` must be the last parameter"),
     ("register_tensor_intrin('a')", "E0605", 1, 1, "register_tensor_intrin('a')", "missing"),
     ("register_tensor_intrin('a', file=1)", "E0606", 1, 1, None, "`file` is a string"),
     ("if True\n    pass", "E0101", 1, 8, None, "`:`"),

@@ -154,17 +154,20 @@ class Expressions:
         scopes = self.frames[-1].scopes
 
         def run(values: tuple[Any, ...]) -> Any:
-            frame = Frame("lambda", scopes, None)
-            if len(values) != len(cst.parameters):
-                message = f"the index map has {len(cst.parameters)} parameters, but there are {len(values)} indices"
+            frame, count = Frame("lambda", scopes, None), len(cst.parameters)
+            if len(values) != count and (cst.rest is None or len(values) < count):
+                least = "" if cst.rest is None else "at least "
+                message = f"the index map has {least}{count} parameters, but there are {len(values)} indices"
                 raise ScriptError("E0605", message).placed(self.span(cst))
-            frame.names.update(zip(cst.parameters, values, strict=True))
+            frame.names.update(zip(cst.parameters, values, strict=False))
+            if cst.rest is not None:
+                frame.names[cst.rest] = values[count:]
             self.enter(frame)
             result = self.value(cst.body)
             self.frames.pop()
             return result
 
-        return Lambda("lambda", run, cst.parameters)
+        return Lambda("lambda", run, cst.parameters, cst.rest)
 
     # ------------------------------------------------------------ operators
 

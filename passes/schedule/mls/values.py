@@ -112,12 +112,14 @@ class ScriptCallable:
 
     takes_variables = True  # rather than scalars with Python's operators: the script has its own
 
-    def __init__(self, name: str, run: Callable[[tuple[Any, ...]], Any], names: tuple[str, ...]) -> None:
-        import inspect
+    def __init__(
+        self, name: str, run: Callable[[tuple[Any, ...]], Any], names: tuple[str, ...], rest: str | None = None
+    ) -> None:
+        from inspect import Parameter, Signature
 
         self.name, self._run, self.names = name, run, names
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        self.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
+        others = [] if rest is None else [Parameter(rest, Parameter.VAR_POSITIONAL)]
+        self.__signature__ = Signature([*(Parameter(n, Parameter.POSITIONAL_OR_KEYWORD) for n in names), *others])
 
     def __call__(self, *variables: Any) -> Any:
         return self._run(variables)
