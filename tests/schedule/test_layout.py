@@ -218,3 +218,31 @@ def test_loops_that_do_more_than_write_a_buffer_stay() -> None:
     sch.transform_layout("sum", ("write", 0), lambda i: (i // 4, i % 4), pad_value=7)
     assert "buffer_B_padding" in mlcc.script(sch.mod)
     assert_same_results(mlcc.parse(text), sch.mod)
+
+
+ROW_SUMS = """
+@T.prim_func
+def main(a: T.handle, x: T.handle, b: T.handle):
+    n = T.int32()
+    m = T.int32()
+    A = T.match_buffer(a, (n, m), "float32")
+    X = T.match_buffer(x, (WIDTH,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i, j in T.grid(n, m):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vj] * X[0]
+"""
+
+
+def test_a_size_known_from_one_parameter_alone_stays_in_its_shape() -> None:
+    sch = schedule(ROW_SUMS.replace("WIDTH", "n"))
+    with refused("E0670", r"`m` is known only from the shape of `A`, which would become \(.*, n, 8\)"):
+        sch.transform_layout("B", "A", lambda i, j: (j // 8, i, j % 8), pad_value=0.0)
+    sch.transform_layout("B", "A", lambda i, j: (j, i))
+    assert not verify(sch.mod)
+    sch = schedule(ROW_SUMS.replace("WIDTH", "m"))
+    sch.transform_layout("B", "A", lambda i, j: (j // 8, i, j % 8), pad_value=0.0)
+    assert not verify(sch.mod)

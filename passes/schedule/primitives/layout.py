@@ -13,6 +13,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
 from mlcc.ir.node import replace, walk
+from mlcc.ir.visit import used_vars
 from mlcc.passes.schedule.analysis.block_access import defining_block
 from mlcc.passes.schedule.buffers import BufferArg
 from mlcc.passes.schedule.index_maps import IndexMapArg, index_map_text, resolve_sampled
@@ -23,6 +24,7 @@ from mlcc.passes.schedule.rewrite.layout_rewrite import LayoutRewriter
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.substitution import TrackedSubstitute
 from mlcc.passes.schedule.tree import Rebuild
+from mlcc.verify.scope import matched_vars
 
 
 @primitive()
@@ -37,8 +39,9 @@ def transform_layout(
     indices) is stored there: where the writer runs over the buffer in order, in its own loops, else in a block after
     it; of a parameter that is only read it is taken for granted, in a block of `T.assume`.
 
-    Refused: a map that does not go with the buffer or is not injective (E0670), padding without `pad_value` (E0671), a
-    view (E0672). TVM: `transform_layout`.
+    Refused: a map that does not go with the buffer or is not injective, or by which a parameter of (n, m) becomes one
+    of ((n + 7) // 8, m, 8) while no other parameter tells `n` (E0670; TVM leaves `n` undefined), padding without
+    `pad_value` (E0671), a view (E0672). TVM: `transform_layout`.
     """
     tree = block.tree
     place = buffer.of(block.block)
@@ -75,7 +78,9 @@ def transform_layout(
     plan = PaddingPlan() if pad is None or back is None else plan_padding(site, old, new, back, padding, pad, analyzer)
     rewriter = LayoutRewriter(site, old, new, mapping, plan)
     _check_views(site, old)
-    _replace_site(state, block, site, old, new, rewriter.block(site), rewriter.reuse)
+    new_site = rewriter.block(site)
+    _check_sizes_known(tree.func, block.block, old, new, new_site)
+    _replace_site(state, block, site, old, new, new_site, rewriter.reuse)
 
 
 @primitive()
@@ -159,6 +164,24 @@ def _definition_site(block: BlockRef, buffer: tir.Buffer) -> tir.Block:
     site = site or block.tree.root
     assert site is not None
     return site
+
+
+def _check_sizes_known(
+    func: tir.PrimFunc, block: tir.Block, old: tir.Buffer, new: tir.Buffer, new_site: tir.Block
+) -> None:
+    """Refuse (E0670) a parameter of a shape from which a size that the function uses can no longer be told."""
+    if old not in func.buffers:
+        return
+    buffers = [new if buffer is old else buffer for buffer in func.buffers if buffer is not None]
+    known = {*func.params, *(var for buffer in buffers for var in matched_vars(buffer))}
+    used = used_vars((new_site, *(size for buffer in buffers for size in buffer.shape)))
+    lost = [var for var in matched_vars(old) if var not in known and var in used]
+    if lost:
+        shape = ", ".join(map(str, new.shape))
+        raise Refusal(
+            "E0670", f"the size `{lost[0].name}` is known only from the shape of `{old.name}`, which would become"
+            f" ({shape})", block, "change the layout of a copy, which `cache_read` or `cache_write` makes",
+        )  # fmt: skip
 
 
 def _check_views(site: tir.Block, buffer: tir.Buffer) -> None:
