@@ -30,7 +30,7 @@ import numpy as np
 import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir.module import IRModule
-from mlcc.ir.tir import ForKind
+from mlcc.ir.tir import BlockRealize, For, ForKind, const_int
 from mlcc.passes.schedule.tensor_intrin import register
 from mlcc.reduce.outcomes import run_apart
 from mlcc.reduce.program import Program
@@ -47,6 +47,7 @@ TARGETS = ("llvm{cpu=native}", "llvm", "llvm{triple=x86_64-linux-gnu}")  # a bas
 UNSAFE_WORDS = re.compile(r"disable_predication=True|assume_injective_transform=True|_4x4(x4)?\"")  # or foreign code
 
 
+MOST_ITERATIONS = 1 << 24  # of all statements together: padding twice may make thousands of each
 VECTORS = 0.5  # of the schedules end with loops becoming vectors, unrolled and parallel
 SIZES = ((programs.SMALL, 3), ((1, 3, 5, 8, 9, 13, 16, 17), 1))
 
@@ -211,7 +212,8 @@ def play(number: int, seed: str, counts: Counts, only: str | None, on_case: Any)
                 counts.refused[step.name] += 1
                 case.steps.pop()
                 continue
-            if _parameters(player.sch.mod) != parameters:  # its callers would have to know
+            other_parameters = _parameters(player.sch.mod) != parameters  # its callers would have to know
+            if other_parameters or _iterations(main_of(player.sch.mod).body) > MOST_ITERATIONS:
                 player.sch = kept
                 player.names.pop(step.target, None)
                 case.steps.pop()
@@ -251,6 +253,21 @@ def _into_vectors(rng: random.Random, player: Player) -> Iterator[Step]:
 
 def _parameters(module: IRModule) -> list[Any]:
     return [*main_of(module).buffers]
+
+
+def _iterations(body: Sequence[Any]) -> int:
+    """Return how many statements run that contain no loops and blocks; a loop of unknown extent counts once."""
+    total = 0
+    for stmt in body:
+        match stmt:
+            case For(extent=extent, body=inner):
+                count = const_int(extent)
+                total += (1 if count is None else count) * _iterations(inner)
+            case BlockRealize(block=block):
+                total += _iterations((*(block.init or ()), *block.body))
+            case _:
+                total += 1
+    return total
 
 
 def again(case: Case, number: int) -> None:

@@ -55,6 +55,20 @@ def test_what_padding_would_show(change: tuple[str, str], padding: list[int], co
             sch.pad_einsum("C", padding)
 
 
+def test_iterations_that_would_write_the_output_again_are_not_added() -> None:
+    """A unit axis of a factor alone, as a layout of weights has it."""
+    text = MATMUL.replace('16), "float32"), C', '16, 1), "float32"), C').replace("B[vk, vj]", "B[vk, vj, vu]")
+    text = text.replace("i, j, k in T.grid(32, 16, 24)", "i, j, u, k in T.grid(32, 16, 1, 24)")
+    text = text.replace(
+        'vi, vj, vk = T.axis.remap("SSR", [i, j, k])', 'vi, vj, vu, vk = T.axis.remap("SSSR", [i, j, u, k])'
+    )
+    sch = schedule(text)
+    with refused("E0675", "more iterations of `vu` would write `C` again"):
+        sch.pad_einsum("C", [1, 1, 4, 1])
+    sch.pad_einsum("C", [1, 5, 1, 5])
+    assert_same_results(mlcc.parse(text), sch.mod)
+
+
 def test_loops_that_do_not_drive_one_axis_each() -> None:
     sch = schedule(MATMUL)
     sch.split(sch.get_loops("C")[0], [None, 4])

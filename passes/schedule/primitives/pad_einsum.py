@@ -33,7 +33,8 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
     the window `y * 2 + r` of a convolution, of which spatial axes may be padded, those of integers also along reduced
     ones, and in any way by axes that are not padded. Refused: another block than that (E0674), padding that is not one
     positive number for each axis (E0673), and where the zeros would show: a reduction other
-    than a sum of products, or integer division (E0675). TVM: `pad_einsum`, which pads those too, and no windows.
+    than a sum of products, integer division, or a spatial axis that does not index the output (E0675). TVM:
+    `pad_einsum`, which pads those too, and no windows.
     """
     tree, old, realize = block.tree, block.block, block.realize
     scope = scope_root(tree, old, require_stage_pipeline=True)
@@ -164,6 +165,11 @@ def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
                 ends = tir.const_int(span.min) == 0 and (region not in old.writes or tir.const_int(size) == 1)
             if not ends:
                 raise refusal(f"`{span.min}` does not run over all of a dimension of `{region.buffer.name}` ({size})")
+    for axis in old.iter_vars:
+        if axis.var in padded and axis.kind is tir.IterKind.SPATIAL:
+            for region in old.writes:
+                if all(span.min is not axis.var for span in region.region):
+                    raise refusal(f"more iterations of `{axis.var.name}` would write `{region.buffer.name}` again")
     for node in walk((*old.body, *(old.init or ()))):
         divides = isinstance(node, (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)) and not node.dtype.is_float
         if divides and padded and not tir.const_int(node.rhs):
