@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import mlcc
+from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from tests.schedule.test_cache_read import UNDER_ONE_LOOP, reads
 from tests.schedule.tools import CHAIN, MATMUL, assert_same_results, refused, schedule
@@ -120,3 +122,36 @@ def main(A: T.Buffer((7, 4), "float32"), B: T.Buffer((7, 4), "float32")):
 """)
     with pytest.raises(mlcc.CompileError, match="E0644.*dimension 0 has 7 elements"):
         getattr(sch, step)(sch.get_loops("B")[1], "B", 0, "local")
+
+
+SYMBOLIC = """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n, WIDTH), "float32")
+    C = T.match_buffer(c, (n, WIDTH), "float32")
+    for i, j in T.grid(n, WIDTH):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("factors", [[None, 4], [4, None]])
+@pytest.mark.parametrize("primitive", ["read_at", "write_at"])
+def test_copies_stay_inside_dimensions_of_unknown_size(primitive: str, factors: list[int | None], at: int) -> None:
+    """Loops that leave a rest, under a condition, run beyond the buffer."""
+    for width, rest in (("n", True), ("n * 16", False)):
+        sch = schedule(SYMBOLIC.replace("WIDTH", width))
+        sch.split(sch.get_loops("C")[1], factors)
+        step = getattr(sch, primitive)
+        if rest:
+            with refused("E0644", "would leave `[AC]`: dimension 1 has n elements"):
+                step(sch.get_loops("C")[at], "C", 0, "local")
+            continue
+        step(sch.get_loops("C")[at], "C", 0, "local")
+        given = np.random.default_rng(0).random((3, 48), np.float32)
+        result = np.zeros_like(given)
+        run_prim_func(sch.mod["main"], [given, result])
+        np.testing.assert_array_equal(result, given * 2)

@@ -13,12 +13,13 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import Attrs, walk
 from mlcc.ir.tir import TRUE, Expr, ForKind, IterKind, Range
-from mlcc.ir.visit import substitute
+from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.schedule.analysis.bindings import analyzer_of, bindings, loop_domain, vars_of
 from mlcc.passes.schedule.analysis.block_access import exact_region
 from mlcc.passes.schedule.analysis.checks import scope_root
 from mlcc.passes.schedule.analysis.region_cover import covers, over_loops, region_text
 from mlcc.passes.schedule.buffers import BufferArg, region_of
+from mlcc.passes.schedule.primitives.layout import shape_analyzer
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.rewrite.cache_stage import buffer_in_scope
@@ -164,7 +165,7 @@ def _order_refusal(
 
 def _accessed_region(tree: Tree, loop: tir.For, buffer: tir.Buffer, storage: str, reading: bool) -> list[Range]:
     """Return the region of the buffer that one iteration of the loop reads, or writes."""
-    analyzer = Analyzer()
+    analyzer = shape_analyzer(tree.func)
     box: list[Interval] | None = None
     for realize in child_realizes(loop.body):
         block = realize.block
@@ -191,29 +192,38 @@ def _check_inside(tree: Tree, loop: tir.For, buffer: tir.Buffer, spans: list[Ran
     enclosing block.
     """
     around = [at for at in tree.ancestors(loop) if isinstance(at, tir.Block)]
-    analyzer, known = Analyzer(), set[tir.Var]()
+    analyzer = shape_analyzer(tree.func)
+    known = used_vars(tuple(size for b in tree.func.buffers if b is not None for size in b.shape))
+    domain: dict[tir.Var, Interval] = {}
     for at in [loop, *tree.ancestors(loop)][::-1]:
         ranges = {a.var: a.dom for a in at.iter_vars} if isinstance(at, tir.Block) else {}
         if isinstance(at, tir.For):
             ranges = {at.var: Range(at.min, at.extent)}
         for var, span in ranges.items():
             analyzer.bind(var, span)
-            known.add(var)
+            domain[var] = from_range(span)
+    known |= domain.keys()
+
+    def may_be_negative(value: Expr) -> bool:
+        value = analyzer.simplify(value)
+        if analyzer.bound(value).min >= 0:
+            return False
+        least = eval_range(value, value, domain, analyzer).low  # n - i - 1 is 0 where i is n - 1
+        return least is None or not analyzer.prove(c.less_equal(0, least))
 
     def leaves(low: Expr, high: Expr, inside: Range) -> bool:
         """Return True if the range low : high may leave `inside`."""
         end = c.add(inside.min, inside.extent)
         if not all(vars_of(e) <= known for e in (low, high, inside.min, end)):
             return False
-        below, above = (analyzer.bound(analyzer.simplify(e)) for e in (c.sub(low, inside.min), c.sub(end, high)))
-        return below.min < 0 or above.min < 0
+        return may_be_negative(c.sub(low, inside.min)) or may_be_negative(c.sub(end, high))
 
     for n, (span, extent) in enumerate(zip(spans, buffer.shape, strict=True)):
         end = c.add(span.min, span.extent)
         words = f"the copy in loop `{loop.var.name}` would leave"
         region = f"and the region is {span.min} : {analyzer.simplify(end)}"
         help = "use a loop further outside, or a nest without the condition"
-        if tir.const_int(extent) is not None and leaves(span.min, end, Range(c.const(0, extent.dtype), extent)):
+        if leaves(span.min, end, Range(c.const(0, extent.dtype), extent)):
             words = f"{words} `{buffer.name}`: dimension {n} has {extent} elements, {region}"
             raise Refusal("E0644", words, loop, help)
         for block in around:
