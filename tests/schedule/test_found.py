@@ -510,3 +510,27 @@ def test_a_reader_of_two_stages_has_all_that_it_reads() -> None:
     sch = schedule(text)
     sch.reverse_compute_at("Y", sch.get_loops("S")[0])
     assert_same_results(mlcc.parse(text), sch.mod)
+
+
+ROWS = """
+@T.prim_func
+def main(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 8), "float32")):
+    B = T.alloc_buffer((4, 8), "float32")
+    for i in range(4):
+        for j in range(8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * A[vi, vj]
+        for j in range(8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] * T.float32(2)
+"""
+
+
+def test_a_copy_that_nothing_reads_is_not_made_before_what_it_copies() -> None:
+    sch = schedule(ROWS)
+    copy = sch.cache_write("B", "B", "local", consumer_blocks=["C", "B"])
+    with refused("E0650", "nothing reads what block `B_local` computes.*where `B` has not computed all"):
+        sch.compute_at(copy, sch.get_loops("B")[0])
+    assert_same_results(mlcc.parse(ROWS), sch.mod)

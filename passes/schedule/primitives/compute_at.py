@@ -125,6 +125,8 @@ def _plan(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: in
     missing = [b for b in needed if b not in split.below]
     if missing:
         raise _not_below_loop(block, loop, missing, reverse)
+    if not needed:
+        _check_producers_done(tree, block, loop, before)
     check_order(tree, block, loop, before, after)
     at = insertion_position(split, index, loop)
     analyzer = shape_analyzer(tree.func)
@@ -181,16 +183,35 @@ def _incomplete_producers(
     Left out are those that finish before the outermost of these loops begins, in memory that no other block writes:
     their results are available anywhere. TVM requires them below the loop, too.
     """
-    top = next(iter(tree.loops_above(loop)), loop)
-    places = {id(r.block): at for at, r in enumerate(tree.realizes)}
-    start = min((places[id(r.block)] for r in tree.child_realizes(top)), default=0)
+    finished = _finished_before(tree, loop, producers)
 
     def done(one: tir.Block) -> bool:
         own = {region.buffer for region in one.writes}
         others = (region.buffer for other in producers if other is not one for region in other.writes)
-        return places[id(one)] < start and own.isdisjoint(others)
+        return one in finished and own.isdisjoint(others)
 
     return [one for one in producers if not done(one)] or producers
+
+
+def _finished_before(tree: Tree, loop: tir.For, blocks: Sequence[tir.Block]) -> set[tir.Block]:
+    """Return those of `blocks` that stand before the outermost loop around `loop`."""
+    top = next(iter(tree.loops_above(loop)), loop)
+    places = {id(r.block): at for at, r in enumerate(tree.realizes)}
+    start = min((places[id(r.block)] for r in tree.child_realizes(top)), default=0)
+    return {block for block in blocks if places[id(block)] < start}
+
+
+def _check_producers_done(tree: Tree, block: tir.Block, loop: tir.For, producers: Sequence[tir.Block]) -> None:
+    """Refuse (E0650) a block without consumers whose producers are not done: all of it would be computed in each
+    iteration, for nothing says how much of it is needed there."""
+    late = [one for one in producers if one not in _finished_before(tree, loop, producers)]
+    if late:
+        raise Refusal(
+            "E0650",
+            f"nothing reads what block `{block.name}` computes, so all of it would be computed in each iteration of "
+            f"`{loop.var.name}`, where `{late[0].name}` has not computed all that it reads",
+            (block, loop, late[0]),
+        )
 
 
 def _not_below_loop(block: tir.Block, loop: tir.For, missing: Sequence[tir.Block], reverse: bool) -> Refusal:
