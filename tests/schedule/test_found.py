@@ -528,6 +528,24 @@ def main(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 8), "float32")):
 """
 
 
+def test_the_part_of_a_partitioned_loop_is_reindexed_whole_or_not_at_all() -> None:
+    """The copy runs over whole axes, the part over one row of them in each iteration of a loop around it."""
+    sch = schedule(ROWS)
+    sch.loop_partition(sch.get_loops("C")[1], [3])
+    with refused(
+        "E0642", "the loops in `C_j0_partition` run only a part of block `C_j0`, and the copy would write gar"
+    ):
+        sch.reindex("C_j0", ("write", 0))
+    with refused("E0642", "would read what is not yet in `B`"):
+        sch.reindex("C_j0", ("read", 0))
+    sch = schedule(MATMUL)
+    sch.cache_read("C", 0, "global")
+    sch.loop_partition(sch.get_loops("C")[1], [3])
+    sch.reindex("C_j0", ("read", 0))  # written by then
+    sch.reindex("C_j0", ("read", 1))
+    assert_same_results(mlcc.parse(MATMUL), sch.mod)
+
+
 def test_a_copy_that_nothing_reads_is_not_made_before_what_it_copies() -> None:
     sch = schedule(ROWS)
     copy = sch.cache_write("B", "B", "local", consumer_blocks=["C", "B"])

@@ -92,7 +92,7 @@ def _uncovered(
 ) -> Violation | None:
     buffer = region.buffer
     writers = [s for s in sources if any(w.buffer is buffer for w in s.writes)]
-    if not writers or any(_writes_all(tree, w, buffer, place) for w in writers):
+    if not writers or any(writes_all(tree, w, buffer, place) for w in writers):
         return None
     analyzer = analyzer_of(tree)
     produced = produced_region(tree, buffer, writers, place, analyzer)
@@ -109,7 +109,7 @@ def _uncovered(
     return words, (*writers, block)
 
 
-def _writes_all(tree: Tree, block: tir.Block, buffer: tir.Buffer, place: tir.Stmt) -> bool:
+def writes_all(tree: Tree, block: tir.Block, buffer: tir.Buffer, place: tir.Stmt) -> bool:
     """Return True if a block visibly writes every element of a buffer in one iteration of `place`.
 
     Each dimension has an index of loops below `place` that spans it. Nearly all producers have this form, and it takes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mlcc.ir import tir
@@ -105,6 +106,13 @@ def consumers(tree: Tree, block: tir.Block) -> list[tir.Block]:
     if scope is None:
         return []
     return list(dict.fromkeys(d.dst for d in scope_info(tree, scope).dependents(block) if d.kind in _FLOW))
+
+
+def finished_before(tree: Tree, stmt: tir.Stmt, blocks: Iterable[tir.Block]) -> set[tir.Block]:
+    """Return those of `blocks` that stand before the first block in `stmt`, in the order of the text."""
+    places = {id(r.block): at for at, r in enumerate(tree.realizes)}
+    start = min((places[id(r.block)] for r in tree.child_realizes(stmt)), default=0)
+    return {block for block in blocks if places[id(block)] < start}
 
 
 def is_output(tree: Tree, block: tir.Block, scope: tir.Block) -> bool:

@@ -23,7 +23,7 @@ from mlcc.passes.schedule.analysis.insertion import LAST, insertion_position, in
 from mlcc.passes.schedule.analysis.move_legality import check_order, check_same_iterations
 from mlcc.passes.schedule.analysis.new_nest import NewNest
 from mlcc.passes.schedule.analysis.region_cover import covers, over_loops, region_text
-from mlcc.passes.schedule.analysis.scope import consumers, producers
+from mlcc.passes.schedule.analysis.scope import consumers, finished_before, producers
 from mlcc.passes.schedule.primitives.inline import inline_into_consumers, inline_into_producer
 from mlcc.passes.schedule.primitives.suggestions import suggesting_places
 from mlcc.passes.schedule.refusal import Refusal
@@ -183,7 +183,7 @@ def _incomplete_producers(
     Left out are those that finish before the outermost of these loops begins, in memory that no other block writes:
     their results are available anywhere. TVM requires them below the loop, too.
     """
-    finished = _finished_before(tree, loop, producers)
+    finished = finished_before(tree, _outermost(tree, loop), producers)
 
     def done(one: tir.Block) -> bool:
         own = {region.buffer for region in one.writes}
@@ -193,18 +193,16 @@ def _incomplete_producers(
     return [one for one in producers if not done(one)] or producers
 
 
-def _finished_before(tree: Tree, loop: tir.For, blocks: Sequence[tir.Block]) -> set[tir.Block]:
-    """Return those of `blocks` that stand before the outermost loop around `loop`."""
-    top = next(iter(tree.loops_above(loop)), loop)
-    places = {id(r.block): at for at, r in enumerate(tree.realizes)}
-    start = min((places[id(r.block)] for r in tree.child_realizes(top)), default=0)
-    return {block for block in blocks if places[id(block)] < start}
+def _outermost(tree: Tree, loop: tir.For) -> tir.For:
+    """Return the outermost loop around `loop` in its scope; `loop` itself if there is none."""
+    return next(iter(tree.loops_above(loop)), loop)
 
 
 def _check_producers_done(tree: Tree, block: tir.Block, loop: tir.For, producers: Sequence[tir.Block]) -> None:
     """Refuse (E0650) a block without consumers whose producers are not done: all of it would be computed in each
     iteration, for nothing says how much of it is needed there."""
-    late = [one for one in producers if one not in _finished_before(tree, loop, producers)]
+    finished = finished_before(tree, _outermost(tree, loop), producers)
+    late = [one for one in producers if one not in finished]
     if late:
         raise Refusal(
             "E0650",

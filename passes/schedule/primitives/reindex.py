@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.intset import from_range
+from mlcc.arith.region_bound import lower_bound
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import children, replace, walk
-from mlcc.ir.tir import TRUE, Expr, IntImm, IterKind
+from mlcc.ir.tir import TRUE, Expr, IntImm, IterKind, Range
 from mlcc.ir.visit import has_block, substitute, used_vars
+from mlcc.passes.schedule.analysis.bindings import analyzer_of, bindings, loop_domain
 from mlcc.passes.schedule.analysis.block_access import exact_region
 from mlcc.passes.schedule.analysis.checks import scope_root
+from mlcc.passes.schedule.analysis.region_cover import covers, writes_all
+from mlcc.passes.schedule.analysis.scope import finished_before
 from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -53,6 +58,7 @@ def reindex(state: State, block: BlockRef, buffer: BufferArg) -> BlockRef:
     anchor = _outermost_loop(tree, scope, node)
     if writing:
         _check_writes_all(tree, scope, node, old)
+    _check_covers_axes(tree, scope, node, old, axes, new.shape, writing)
     _check_no_other_use(tree, anchor, node, old, writing)
     stage = _stage(axes, indices, old, new, writing)
     retarget = Retarget(
@@ -188,6 +194,38 @@ def _check_writes_all(tree: Tree, scope: tir.Block, block: tir.Block, buffer: ti
             "E0642", f"block `{block.name}` may leave out some of `{buffer.name}`, so the copy would write garbage"
             " there", block,
         )  # fmt: skip
+
+
+def _check_covers_axes(
+    tree: Tree, scope: tir.Block, block: tir.Block, buffer: tir.Buffer, axes: list[tir.IterVar],
+    shape: tuple[Expr, ...], writing: bool,
+) -> None:  # fmt: skip
+    """Refuse (E0642) a block of which the loops of the scope run a part, as they do in the parts of a partitioned loop.
+
+    The copy is for the whole axes: garbage would be written, or read what is not written before the loops around.
+    """
+    realize, analyzer = tree.realize(block), analyzer_of(tree)
+    values = bindings(realize)
+    domain = loop_domain(tree, tree.parent(realize), scope)
+    run = lower_bound(
+        [Range(values[a.var], c.const(1, a.var.dtype)) for a in axes], domain, realize.predicate, analyzer
+    )
+    if not axes or run is not None and covers(shape, run, [from_range(axis.dom) for axis in axes], analyzer):
+        return
+    around = {id(at) for at in tree.ancestors(realize)}
+    others = [r.block for r in tree.realizes if id(r) not in around and r is not realize]
+    writers = [other for other in others if any(region.buffer is buffer for region in other.writes)]
+    before = finished_before(tree, next(iter(tree.all_loops_above(scope)), realize), writers)
+    root = tree.root
+    assert root is not None
+    if not writing and (not writers or any(w in before and writes_all(tree, w, buffer, root) for w in writers)):
+        return
+    what = "write garbage" if writing else f"read what is not yet in `{buffer.name}`"
+    raise Refusal(
+        "E0642",
+        f"the loops in `{scope.name}` run only a part of block `{block.name}`, and the copy would {what}",
+        block,
+    )
 
 
 def _stage(axes: list[tir.IterVar], indices: list[Expr], old: tir.Buffer, new: tir.Buffer, writing: bool) -> Stage:
