@@ -546,6 +546,21 @@ def test_the_part_of_a_partitioned_loop_is_reindexed_whole_or_not_at_all() -> No
     assert_same_results(mlcc.parse(MATMUL), sch.mod)
 
 
+def test_gaps_in_the_input_of_a_block_of_blocks_are_not_copied() -> None:
+    """The region of the outer block has the places of the cache to which no element goes, too."""
+    for size, block in ((13, False), (16, True)):
+        text = elementwise(size)
+        sch = schedule(text)
+        sch.reindex_cache_read("B", 0, "global", lambda i: (i // 4, i % 4))
+        sch.blockize(sch.get_loops("B")[0])
+        if block:
+            sch.cache_read("B", 0, "local")
+        else:
+            with refused("E0642", "the copy would read `A_global` where nothing is in it"):
+                sch.cache_read("B", 0, "local")
+        assert_same_results(mlcc.parse(text), sch.mod)
+
+
 def test_a_copy_that_nothing_reads_is_not_made_before_what_it_copies() -> None:
     sch = schedule(ROWS)
     copy = sch.cache_write("B", "B", "local", consumer_blocks=["C", "B"])

@@ -62,6 +62,22 @@ def region_cover_violation(tree: Tree, block: tir.Block) -> Violation | None:
     return tree.cache[key]  # type: ignore[no-any-return]
 
 
+def uncovered_inputs(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> Violation | None:
+    """Return why `block`, or a block around it, may read elements of `buffer` that earlier blocks of its scope leave
+    out, and the blocks to mark; None if each reads only what was written.
+    """
+    for inner in (block, *(at for at in tree.ancestors(block) if isinstance(at, tir.Block))):
+        scope = tree.scope(inner)
+        if scope is None or not any(region.buffer is buffer for region in inner.reads):
+            continue
+        deps = scope_info(tree, scope).sources(inner)
+        sources = dict.fromkeys(d.src for d in deps if d.kind is DepKind.RAW and d.buffer is buffer)
+        violation = _uncovered_by(tree, inner, list(sources), buffer)
+        if violation is not None:
+            return violation
+    return None
+
+
 def _cover_violation(tree: Tree, block: tir.Block) -> Violation | None:
     scope = tree.scope(block)
     if scope is None:
@@ -74,13 +90,17 @@ def _cover_violation(tree: Tree, block: tir.Block) -> Violation | None:
     return tree.memoized(key, lambda: _uncovered_by(tree, block, blocks[1:]))  # type: ignore[no-any-return]
 
 
-def _uncovered_by(tree: Tree, block: tir.Block, sources: list[tir.Block]) -> Violation | None:
+def _uncovered_by(
+    tree: Tree, block: tir.Block, sources: list[tir.Block], only: tir.Buffer | None = None
+) -> Violation | None:  # fmt: skip
     path: list[tir.Stmt] = [s for s in tree.ancestors(block) if isinstance(s, (tir.For, tir.Block))]
     places: dict[tir.Stmt, list[tir.Block]] = {place: [] for place in path}
     for source in sources:
         places[common_ancestor(tree, source, block)].append(source)
     for place, blocks in places.items():
         for region in block.reads if blocks else ():
+            if only is not None and region.buffer is not only:
+                continue
             words = _uncovered(tree, block, region, blocks, place)
             if words is not None:
                 return words

@@ -15,7 +15,7 @@ from mlcc.ir.tir import Range
 from mlcc.ir.visit import used_vars
 from mlcc.passes.schedule.analysis.block_access import exact_region, with_regions
 from mlcc.passes.schedule.analysis.checks import scope_root
-from mlcc.passes.schedule.analysis.region_cover import region_cover_violation, region_text
+from mlcc.passes.schedule.analysis.region_cover import region_cover_violation, region_text, uncovered_inputs
 from mlcc.passes.schedule.analysis.scope import producers, scope_info
 from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.refusal import Refusal
@@ -229,12 +229,18 @@ def _region_text(region: tir.BufferRegion) -> str:
 
 
 def check_reads_covered(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> None:
-    """Refuse (E0642) if some block of the scope reads more of `buffer` than blocks there have written."""
+    """Refuse (E0642) if some block of the scope reads more of `buffer` than blocks there have written, or the scope
+    more than blocks before it.
+    """
     for block in scope_info(tree, scope).readers.get(buffer, ()):
         violation = region_cover_violation(tree, block)
         if violation is not None:
             words, marks = violation
             raise Refusal("E0642", f"a cache of `{buffer.name}` would be read where nothing is in it: {words}", marks)
+    violation = uncovered_inputs(tree, scope, buffer)
+    if violation is not None:
+        words, marks = violation
+        raise Refusal("E0642", f"the copy would read `{buffer.name}` where nothing is in it: {words}", marks)
 
 
 def _check_written(
