@@ -360,3 +360,20 @@ def main(A: T.Buffer((14, 3), "float32"), C: T.Buffer((14, 3), "float32")):
     parts = sch.loop_partition(inner, [None, 3])
     with refused("E0685", "loop `i_0` around block `C_i_11_partition` drives the inner axes of block `C_i_11`"):
         sch.blockize(parts[1])
+
+
+def test_loops_around_the_enclosing_block_drive_outer_axes_by_an_expression() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((7, 9), "float32"), C: T.Buffer((7, 9), "float32")):
+    for i, j in T.grid(7, 9):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] + T.float32(2)
+"""
+    sch = schedule(text)
+    sch.split(sch.get_loops("C")[0], [7, None])
+    parts = sch.loop_partition(sch.get_loops("C")[2], [None, 4, 3])
+    outer = sch.blockize(parts[1])
+    assert [str(axis.dom.extent) for axis in sch.get(outer).iter_vars] == ["7", "1"]
+    assert_same_results(mlcc.parse(text), sch.mod)

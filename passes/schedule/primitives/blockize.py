@@ -330,7 +330,10 @@ def _same_bound(a: tir.Expr, b: tir.Expr, analyzer: Analyzer) -> bool:
 
 
 def _trivial_division(realize: tir.BlockRealize, outside: list[tir.For], inside: list[tir.For]) -> Subspaces | None:
-    """Divide axes that only outer, or only inner, loops drive, by any expression; None if an axis has both."""
+    """Divide axes that only outer, or only inner, loops drive, by any expression; None if an axis has both.
+
+    An axis that neither drive, but perhaps a loop around the enclosing block, goes to the outer part.
+    """
     if not is_one(realize.predicate):
         return None
     outer_vars, inner_vars = {loop.var for loop in outside}, {loop.var for loop in inside}
@@ -342,7 +345,8 @@ def _trivial_division(realize: tir.BlockRealize, outside: list[tir.For], inside:
         mark = IterMark(value if isinstance(value, tir.Var) else IterSum((), value), axis.dom.extent)
         if used & outer_vars and used & inner_vars:
             return None
-        pairs.append((mark, unit) if used & outer_vars else (unit, mark if used & inner_vars else unit))
+        inner = used & inner_vars
+        pairs.append((unit, mark) if inner else (unit if tir.const_int(value) == 0 else mark, unit))
     return Subspaces(tuple(pairs))
 
 
