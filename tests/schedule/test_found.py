@@ -567,3 +567,21 @@ def test_a_copy_that_nothing_reads_is_not_made_before_what_it_copies() -> None:
     with refused("E0650", "nothing reads what block `B_local` computes.*where `B` has not computed all"):
         sch.compute_at(copy, sch.get_loops("B")[0])
     assert_same_results(mlcc.parse(ROWS), sch.mod)
+
+
+@pytest.mark.parametrize("text", [CHAINED, CHAINED.replace("B[vi, vj] = ", "B[vi, 0] = B[vi, 0] + ")])
+@pytest.mark.parametrize("tile", [1, 2, 3, 4, 5, 8])
+def test_readers_follow_parts_of_a_fused_loop_where_rows_end(tile: int, text: str) -> None:
+    """A part that ends within a row does not compute all of the rows that a reader beside it would go through."""
+    if "B[vi, 0]" in text:
+        head, tail = text.rsplit('remap("SS", [i, j])', 1)
+        text = f'{head}remap("SR", [i, j])\n            with T.init():\n                B[vi, 0] = T.float32(0){tail}'
+    sch = schedule(text)
+    sch.split(sch.fuse(*sch.get_loops("S")), [None, tile])
+    outer = sch.get_loops("S")[0]
+    if 4 % tile == 0 or tile % 4 == 0:
+        sch.reverse_compute_at("B", outer)
+        assert_same_results(mlcc.parse(text), sch.mod)
+    else:
+        with refused("E0651", "of `S` or more in one iteration of `i_j_fused_0`, in which `S` may compute only"):
+            sch.reverse_compute_at("B", outer)

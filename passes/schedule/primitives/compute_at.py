@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.bounds import INF
@@ -142,6 +143,7 @@ def _plan(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: in
         _check_nothing_lost(nest, needed, analyzer)
         _check_remainders_cover(nest, required, analyzer)
         _check_produced_by_all(nest, required, analyzer)
+        _check_enough_produced(ref, loop, nest, needed, analyzer)
     return Move(removed, at, stmt)
 
 
@@ -243,6 +245,55 @@ def _check_nothing_lost(nest: NewNest, producers: Sequence[tir.Block], analyzer:
         if not (_at_most(reached.low, least, analyzer) and _at_most(most, reached.high, analyzer)):
             words = f"the new loops of block `{block.name}` omit a part of its axis `{axis.var.name}`"
             raise Refusal("E0651", f"{words}: they run over what is computed there, and it reads beyond that", block)
+
+
+def _check_enough_produced(
+    ref: BlockRef, loop: tir.For, nest: NewNest, needed: Sequence[tir.Block], analyzer: Analyzer
+) -> None:
+    """Refuse (E0651) new loops that read a larger box than there are elements computed in one iteration of `loop`.
+
+    The end of a row and the start of the next one, as in a part of a fused loop, lie in a box of two rows. A block
+    with conditions may read less than its regions.
+    """
+    tree, block = ref.tree, ref.block
+    if _has_conditions(block):
+        return
+    domain = {at.var: tir.Range(at.min, at.extent) for at in reversed(nest.loops)}
+    for region in block.reads:
+        writers = [one for one in needed if any(written.buffer is region.buffer for written in one.writes)]
+        read = lower_bound(over_loops(nest.realize, region.region), domain) if writers else None
+        most = [_most_elements(tree, one, region.buffer, loop) for one in writers]
+        sizes = zip(read or (), region.buffer.shape, strict=read is not None)
+        least = 0 if read is None else prod(_least_length(interval, size, analyzer) for interval, size in sizes)
+        if least > sum(most):
+            names = " and ".join(f"`{one.name}`" for one in writers)
+            raise Refusal(
+                "E0651",
+                f"block `{block.name}` would read {least} elements of `{region.buffer.name}` or more in one iteration "
+                f"of `{loop.var.name}`, in which {names} may compute only {sum(most)}",
+                (block, *writers, loop),
+                "split the loop where rows end: by a multiple of the extent of the inner dimension, or a divisor of it",
+            )
+
+
+def _most_elements(tree: Tree, block: tir.Block, buffer: tir.Buffer, loop: tir.For) -> int:
+    """Return how many elements of `buffer` a block writes at most in one iteration of `loop`."""
+    loops = loop_domain(tree, tree.parent(tree.realize(block)), loop, buffer.scope).values()
+    spans = [region.region for region in with_regions(block).writes if region.buffer is buffer]
+    return sum(prod(_constant(span.extent) for span in (*loops, *region)) for region in spans)
+
+
+def _constant(size: Expr) -> int:
+    value = tir.const_int(size)
+    return INF if value is None else value
+
+
+def _least_length(interval: Interval, extent: Expr, analyzer: Analyzer) -> int:
+    """Return how many integers from 0 up to `extent` an interval that begins among them has at least."""
+    if interval.low is None or interval.high is None:
+        return 0
+    least = analyzer.bound(analyzer.simplify(c.add(c.sub(interval.high, interval.low), 1))).min
+    return max(0, min(least, _constant(extent)))
 
 
 def _check_remainders_cover(nest: NewNest, required: dict[tir.Buffer, list[Box]], analyzer: Analyzer) -> None:
