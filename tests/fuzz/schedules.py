@@ -28,9 +28,11 @@ from typing import Any
 import numpy as np
 
 import mlcc
+from mlcc.errors import Source
 from mlcc.interp import run_prim_func
 from mlcc.ir.module import IRModule
 from mlcc.ir.tir import BlockRealize, For, ForKind, const_int
+from mlcc.passes.schedule.mls.run import run_script
 from mlcc.passes.schedule.tensor_intrin import register
 from mlcc.reduce.outcomes import run_apart
 from mlcc.reduce.program import Program
@@ -332,7 +334,7 @@ def finish(player: Player, case: Case, number: int, counts: Counts) -> None:
 
 
 def consistent(player: Player) -> None:
-    """The result verifies, reads back, and its trace replays. Raises Finding."""
+    """The result verifies, reads back, and its trace replays, from its text too. Raises Finding."""
     module = player.sch.mod
     found = problems(module)
     if found:
@@ -352,6 +354,14 @@ def consistent(player: Player) -> None:
         raise Finding(f"the trace does not replay: {type(exc).__name__}: {exc}") from None
     if not mlcc.structural_equal(replayed.mod, module):
         raise Finding("the trace replays to another program")
+    scripted = mlcc.Schedule(player.module, seed=3)
+    _register(scripted)
+    try:
+        run_script(scripted, Source("trace", str(player.sch.trace)))
+    except mlcc.CompileError as exc:
+        raise Finding(f"the trace's text does not run as a script: {exc}") from None
+    if not mlcc.structural_equal(scripted.mod, module):
+        raise Finding("the trace's text gives another program")
 
 
 def numbers(first: IRModule, last: IRModule, seed: int, counts: Counts) -> None:
