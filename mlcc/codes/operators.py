@@ -38,6 +38,12 @@ CODES: dict[str, tuple[str, str]] = {
         "A tensor has at most 2**63 - 1 bytes, as in NumPy, whether it is ever in memory or not. Its sizes never wrap "
         "around: those that do not fit 64 bits are refused, at the latest when a function is called.",
     ),
+    "E0448": (
+        "negative extent",
+        "An operator was given sizes by which an extent of its result is negative, as in `R.zeros(R.shape([-1, 3]), "
+        '"float32")` or `R.nn.pad(x, [-3, -3])` of 4 elements. Extents are at least 0. Symbolic sizes may be bound to '
+        "numbers that are too small.",
+    ),
     "E0460": (
         "builder used out of order",
         "A method of `mlcc.relax.BlockBuilder` was called where it means nothing: `emit` outside of a function, "

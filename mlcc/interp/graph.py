@@ -32,7 +32,7 @@ from mlcc.ir.effects import written_parameters
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, replace
 from mlcc.ops.relations import evaluate
-from mlcc.ops.size_limits import too_large
+from mlcc.ops.size_limits import impossible_shape, too_large
 from mlcc.relax.tail_calls import tail_calls
 
 
@@ -51,10 +51,10 @@ def _with_sizes(call: relax.Call, sizes: Sizes) -> relax.Call:
 
 
 def _new_tensor(dims: tuple[int, ...], dtype: DType, span: Span | None) -> Tensor:
-    """A new tensor. Raises CallError where it is too large."""
-    why = too_large(dims, dtype)
-    if why is not None:
-        raise CallError(error("E0447", why, span))
+    """A new tensor. Raises CallError for an extent that is negative, or more bytes than a tensor can have."""
+    reason = impossible_shape(dims, dtype)
+    if reason is not None:
+        raise CallError(error(*reason, span))
     try:
         return Tensor.fresh(dims, dtype)
     except MemoryError as problem:

@@ -10,7 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.construct import exact_integers
 from mlcc.ir.visit import substitute
 from mlcc.ops.registry import get
-from mlcc.ops.size_limits import info_too_large
+from mlcc.ops.size_limits import impossible_size
 
 
 def infer_operator(call: relax.Call) -> relax.StructInfo | None:
@@ -25,16 +25,16 @@ def infer_operator(call: relax.Call) -> relax.StructInfo | None:
     try:
         with exact_integers():
             info = op.impl.infer(call)
-    except OverflowError as problem:
-        raise _too_large(call, f"a size overflows: {problem}") from None
-    why = info_too_large(info)
-    if why is not None:
-        raise _too_large(call, why)
+    except OverflowError as exc:
+        raise _impossible(call, "E0447", f"a size overflows: {exc}") from None
+    reason = impossible_size(info)
+    if reason is not None:
+        raise _impossible(call, *reason)
     return info
 
 
-def _too_large(call: relax.Call, why: str) -> CompileError:
-    return CompileError(error("E0447", f"`R.{call.op.name.removeprefix('relax.')}`: {why}", call.span))
+def _impossible(call: relax.Call, code: str, why: str) -> CompileError:
+    return CompileError(error(code, f"`R.{call.op.name.removeprefix('relax.')}`: {why}", call.span))
 
 
 def infer_struct_info(

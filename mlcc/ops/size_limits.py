@@ -1,11 +1,12 @@
-"""The size limit of tensors: their bytes fit int64, as in NumPy, so that no offset overflows."""
+"""The sizes that tensors can have: no extent is negative, and their bytes fit int64, as in NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlcc.ir import relax, tir
+from mlcc.ir import relax
 from mlcc.ir.dtypes import DType
+from mlcc.ops.relations import evaluate
 
 MAX_TENSOR_BYTES = 2**63 - 1
 
@@ -25,16 +26,29 @@ def too_large(shape: Sequence[int | None], dtype: DType | None) -> str | None:
         count *= max(extent, 1) if extent is not None else 1
     if count <= max_elements(dtype):
         return None
-    dims = ", ".join("?" if extent is None else str(extent) for extent in shape)
     of = f" of {dtype}" if dtype is not None else ""
-    return f"a tensor of shape ({dims}{',' if len(shape) == 1 else ''}){of}: more than 2**63 - 1 bytes"
+    return f"a tensor of shape {_shape_text(shape)}{of}: more than 2**63 - 1 bytes"
 
 
-def info_too_large(info: relax.StructInfo | None) -> str | None:
-    """Return why a tensor of a struct info is too large for any value of its symbolic sizes, None if it is not."""
+def impossible_shape(shape: Sequence[int | None], dtype: DType | None) -> tuple[str, str] | None:
+    """Return the code and the reason if no tensor has this shape and dtype. Unknown extents are None."""
+    for axis, extent in enumerate(shape):
+        if extent is not None and extent < 0:
+            return "E0448", f"a tensor of shape {_shape_text(shape)}: extent {axis} is {extent}"
+    why = too_large(shape, dtype)
+    return None if why is None else ("E0447", why)
+
+
+def impossible_size(info: relax.StructInfo | None) -> tuple[str, str] | None:
+    """Return the code and the reason if a tensor of a struct info cannot exist, whatever its symbolic sizes are."""
     match info:
         case relax.TensorStructInfo() if info.dims is not None:
-            return too_large([tir.const_int(d) for d in info.dims], info.dtype)
+            return impossible_shape([evaluate(d, {}) for d in info.dims], info.dtype)
         case relax.TupleStructInfo(fields=fields):
-            return next(filter(None, map(info_too_large, fields)), None)
+            return next(filter(None, map(impossible_size, fields)), None)
     return None
+
+
+def _shape_text(shape: Sequence[int | None]) -> str:
+    dims = ", ".join("?" if extent is None else str(extent) for extent in shape)
+    return f"({dims}{',' if len(shape) == 1 else ''})"

@@ -10,7 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.node import children
 from mlcc.ir.visit import substitute
 from mlcc.ops.infer import match_info
-from mlcc.ops.size_limits import info_too_large
+from mlcc.ops.size_limits import impossible_size
 from mlcc.verify.graph_calls import check_call, diagnostic_node, impurity_reason
 from mlcc.verify.report import Report
 from mlcc.verify.struct_info import Functions, bound_variables, dims_in, mismatch
@@ -225,9 +225,9 @@ class GraphVerifier:
 
     def _info(self, info: relax.StructInfo | None, at: Any) -> None:
         self._dims(tuple(dims_in(info)), at)
-        why = info_too_large(info)
-        if why is not None:
-            self.report.add("E0447", why, at)
+        reason = impossible_size(info)
+        if reason is not None:
+            self.report.add(*reason, at)
 
     def _dims(self, dims: tuple[tir.Expr, ...], at: Any) -> None:
         stack: list[Any] = list(dims)

@@ -147,7 +147,7 @@ def time_rows(spent: Sequence[tuple[str, float]]) -> list[str]:
     return [f"{1e3 * s:10.2f} ms  {100 * s / total if total else 0:5.1f} %  {name}" for name, s in spent]
 
 
-_SIZE_ERRORS = ("E0355", "E0492")  # errors that derived sizes can reveal
+_SIZE_ERRORS = ("E0355", "E0447", "E0448", "E0492")  # errors that derived sizes can reveal
 
 
 @dataclass
@@ -155,7 +155,8 @@ class VerifyEach(Observer):
     """Verify the module before the first pass, where a violation is the user's, and after each, where it is a bug.
 
     `input_too` is False if the caller has verified the input. Passes in `skipped` are not followed by a verification.
-    Impossible `match_cast`s and out-of-bounds accesses that only derived sizes reveal are the user's at any time.
+    Impossible `match_cast`s and sizes, and out-of-bounds accesses, that only derived sizes reveal are the user's at any
+    time.
     """
 
     input_too: bool = True
