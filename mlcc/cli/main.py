@@ -165,17 +165,26 @@ def run(argv: list[str]) -> int:
     """Run one command line and return its exit code. Never raises, even if standard streams fail."""
     argv, settings = _settings(argv)
     try:
-        code = _run(argv, settings)
-        if settings["style"] == "sarif":
-            from mlcc.cli import reports
-
-            reports.finish("sarif")
-        return code
+        try:
+            return _run_and_finish(argv, settings)
+        except Exception as exc:
+            if not is_out_of_memory(exc):
+                raise
+        return _out_of_memory_again(settings)  # outside the handler, which keeps what the failing frames hold
     except (OSError, ValueError):  # standard error is full or closed, so nothing can be reported
         return EXIT_INPUT
     finally:
         if "mlcc.plugins" in sys.modules:
             sys.modules["mlcc.plugins"].unload_all()
+
+
+def _run_and_finish(argv: list[str], settings: dict[str, str]) -> int:
+    code = _run(argv, settings)
+    if settings["style"] == "sarif":
+        from mlcc.cli import reports
+
+        reports.finish("sarif")
+    return code
 
 
 def _run(argv: list[str], settings: dict[str, str]) -> int:
@@ -210,7 +219,7 @@ def _run(argv: list[str], settings: dict[str, str]) -> int:
         return _too_deep(settings)
     except Exception as exc:  # noqa: BLE001 - the last resort: an internal error, with a reproducer
         if is_out_of_memory(exc):
-            return _fail("E0016", "out of memory", "raise the limit, or split the module", settings)
+            return _out_of_memory(settings)
         if hasattr(exc, "mlcc_packed"):  # an exception of a registered packed function
             from mlcc.runtime.packed import packed_function_error
 
@@ -294,6 +303,19 @@ def _drop_output() -> None:
         os.close(sink)
     except (OSError, ValueError, AttributeError):
         return
+
+
+def _out_of_memory(settings: dict[str, str]) -> int:
+    return _fail("E0016", "out of memory", "raise the limit, or split the module", settings)
+
+
+def _out_of_memory_again(settings: dict[str, str]) -> int:
+    """Report that memory ran out where it also ran out for the report of a failure."""
+    try:
+        return _out_of_memory(settings)
+    except (MemoryError, ImportError):
+        os.write(2, b"error[E0016]: out of memory\n")
+        return EXIT_INPUT
 
 
 def _fail(code: str, message: str, help: str | None, settings: dict[str, str]) -> int:

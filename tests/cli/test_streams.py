@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlcc.errors import MlccError
 from tests.cli.test_cli import SCALE, Tool, f32
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,6 +101,30 @@ def test_memory_that_is_not_there(mlcc: Tool, folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(driver, "parse_file", fail)
     mlcc("check", "m.mlc", code=1)
     assert "[E0016]" in mlcc.err
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_memory_that_is_not_there_for_the_report(
+    mlcc: Tool, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], times: int
+) -> None:
+    """The command fails, and so do its first reports: memory for one is there when the failing frames are gone."""
+    from mlcc import driver
+    from mlcc.cli import main
+
+    report, failures = main.report, iter(range(times))
+
+    def parse_file(path: str) -> None:
+        raise MemoryError
+
+    def scarce_report(problem: MlccError, style: str = "text", color: str = "auto") -> None:
+        if next(failures, None) is not None:
+            raise MemoryError
+        report(problem, style, color)
+
+    monkeypatch.setattr(driver, "parse_file", parse_file)
+    monkeypatch.setattr(main, "report", scarce_report)
+    mlcc("check", "m.mlc", code=1)
+    assert "[E0016]" in mlcc.err + capfd.readouterr().err
 
 
 # ---------------------------------------------------------------- `-`

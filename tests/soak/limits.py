@@ -8,6 +8,7 @@ import os
 import random
 import resource
 import shutil
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -66,5 +67,7 @@ def _limited(words: tuple[str, ...], extra: int, out: int) -> Any:
             contextlib.redirect_stderr(stderr),
         ):
             code = run(list(words))
+    except BaseException:
+        os.write(out, traceback.format_exc().encode())
     finally:
         os._exit(code)
