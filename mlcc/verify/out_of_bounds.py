@@ -54,6 +54,7 @@ class _BoundsChecker(PathVisitor):
         self._findings = 0
         self._proofs = _PROOFS
         self._reported: set[tuple[object, int]] = set()
+        self._search: tuple[PathStep, Search] | None = None  # of the path that was searched last
 
     def step(self, step: PathStep) -> None:
         span: ValueRange | None = None
@@ -86,10 +87,13 @@ class _BoundsChecker(PathVisitor):
 
     def _check_index(self, node: tir.BufferLoad | tir.BufferStore, at: int, index: Expr, path: PathStep) -> bool:
         size = node.buffer.shape[at]
-        steps = path.steps()
+        if self._search is None or self._search[0] is not path:
+            self._search = path, Search(self._numbers, path.steps(), self._samples[0])
+        search = self._search[1]
+        steps = search.path
         for greatest in (True, False):
             end = _extreme_lane(index, greatest)
-            violation = self._outside(steps, end, size, self._samples[0], greatest)
+            violation = self._outside(search, end, size, greatest)
             if violation is None:
                 continue
             value, chosen, extent = violation
@@ -103,10 +107,10 @@ class _BoundsChecker(PathVisitor):
         return False
 
     def _outside(
-        self, steps: list[PathStep], index: Expr, size: Expr, sizes: Env, greatest: bool
+        self, search: Search, index: Expr, size: Expr, greatest: bool
     ) -> tuple[int, dict[Loop, int], int] | None:
         """Find a value of the index beyond one end; return it with its iterations and the extent."""
-        extreme = Search(self._numbers, steps, sizes).extreme(index, greatest)
+        extreme = search.extreme(index, greatest)
         if extreme is None:
             return None
         value, chosen, env = extreme
@@ -122,7 +126,8 @@ class _BoundsChecker(PathVisitor):
     ) -> str | None:
         """The index as text, if it is out of bounds in the first or last iterations for all sizes."""
         self._proofs -= 1
-        if self._proofs < 0 or self._outside(steps, index, size, self._samples[1], greatest) is None:
+        smallest = Search(self._numbers, steps, self._samples[1])
+        if self._proofs < 0 or self._outside(smallest, index, size, greatest) is None:
             return None
         analyzer = Analyzer()
         for symbol in self._symbols:

@@ -7,12 +7,14 @@ do not fit their type) makes a path uncertain; a search that fails says nothing.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from mlcc.arith.bounds import dtype_bound
 from mlcc.ir import tir
 from mlcc.ir.construct import truncdiv
+from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import Expr
 from mlcc.verify.paths import Guard, Let, Loop, MaybeExecuted, PathStep
 
@@ -49,26 +51,27 @@ class IntEvaluator:
             raise BudgetExceeded
         number = self._evaluate(expr, env, memo)
         if number is not None and isinstance(expr, Expr):
-            low, high = _range(expr)
+            low, high = _range(expr.dtype)
             if not low <= number <= high:
                 number = None
         memo[key] = number
         return number
 
     def _evaluate(self, expr: Any, env: Env, memo: dict[int, int | None]) -> int | None:
+        rule = _RULES.get(type(expr))
+        if rule is not None:  # most nodes
+            a = expr.lhs
+            if not _is_integer(a.dtype):
+                return None
+            x = self._value(a, env, memo)
+            y = None if x is None else self._value(expr.rhs, env, memo)
+            return None if x is None or y is None else rule(x, y)
         match expr:
             case tir.And(lhs=a, rhs=b) | tir.Or(lhs=a, rhs=b) if expr.dtype.lanes == 1:
                 left = self._value(a, env, memo)
                 if left is not None and bool(left) == isinstance(expr, tir.Or):
                     return left
                 return None if left is None else self._value(b, env, memo)
-            case tir.BinaryOp(lhs=a, rhs=b):
-                rule = _RULES.get(type(expr))
-                if rule is None or not (a.dtype.is_int or a.dtype.is_uint or a.dtype.is_bool) or a.dtype.lanes != 1:
-                    return None
-                x = self._value(a, env, memo)
-                y = None if x is None else self._value(b, env, memo)
-                return None if x is None or y is None else rule(x, y)
             case tir.Not(value=a) if expr.dtype.lanes == 1:
                 x = self._value(a, env, memo)
                 return None if x is None else int(not x)
@@ -175,8 +178,10 @@ class Search:
 
     def __init__(self, numbers: IntEvaluator, path: list[PathStep], sizes: Env) -> None:
         self._numbers = numbers
-        self._path = path
+        self.path = path
         self._sizes = sizes
+        self._loops = [step for step in path if isinstance(step, Loop)]
+        self._followed: dict[tuple[int, ...], tuple[dict[Loop, int], Env] | None] = {}  # by the iterations chosen
 
     def extreme(self, index: Expr, greatest: bool) -> tuple[int, dict[Loop, int], Env] | None:
         """The value, the iterations and what the variables are there; None if no iteration is certain."""
@@ -195,7 +200,7 @@ class Search:
                 candidate = self._bisect_toward(index, best[1], loop, here, end)
                 if candidate is not None and sign * candidate[0] > sign * best[0]:
                     best = candidate
-        if _is_not_monotonic(index, self._path):
+        if _is_not_monotonic(index, self.path):
             for loop in (*loops, *loops):
                 for at in range(min(best[3].get(loop, 1), _MAX_TRIED)):
                     candidate = self._evaluate_at(index, {**best[1], loop: at})
@@ -227,15 +232,26 @@ class Search:
     def _evaluate_at(
         self, index: Expr, chosen: dict[Loop, int]
     ) -> tuple[int, dict[Loop, int], Env, dict[Loop, int]] | None:
-        env = dict(self._sizes)
-        trips = self._numbers.follow_path(self._path, chosen, env)
-        value = None if trips is None else self._numbers.value(index, env)
-        return None if trips is None or value is None else (value, chosen, env, trips)
+        followed = self._follow(chosen)
+        if followed is None:
+            return None
+        trips, env = followed
+        value = self._numbers.value(index, env)
+        return None if value is None else (value, chosen, env, trips)
+
+    def _follow(self, chosen: dict[Loop, int]) -> tuple[dict[Loop, int], Env] | None:
+        """Follow the path once for each choice of iterations: several indices are searched at its end."""
+        key = tuple(chosen.get(loop, 0) for loop in self._loops)
+        if key not in self._followed:
+            env = dict(self._sizes)
+            trips = self._numbers.follow_path(self.path, chosen, env)
+            self._followed[key] = None if trips is None else (trips, env)
+        return self._followed[key]
 
     def _last_iterations(self, loops: Iterable[Loop]) -> dict[Loop, int] | None:
         """The last iterations of loops whose extents are known."""
         env, chosen = dict(self._sizes), dict[Loop, int]()
-        for step in self._path:
+        for step in self.path:
             if isinstance(step, Let):
                 number = self._numbers.value(step.value, env)
                 if number is not None:
@@ -251,7 +267,7 @@ class Search:
 
     def loops_of(self, index: Expr) -> list[Loop]:
         """The loops that a value depends on, directly or through bindings."""
-        bound = {s.var: s for s in self._path if isinstance(s, (Let, Loop))}
+        bound = {s.var: s for s in self.path if isinstance(s, (Let, Loop))}
         seen: set[int] = set()
         stack: list[Any] = [index]
         while stack:
@@ -267,7 +283,7 @@ class Search:
                     stack += [step.low, step.extent]
             else:
                 stack += _operands(top)
-        return [s for s in self._path if isinstance(s, Loop) and id(s.var) in seen]
+        return [s for s in self.path if isinstance(s, Loop) and id(s.var) in seen]
 
 
 def _is_not_monotonic(index: Expr, path: list[PathStep]) -> bool:
@@ -304,9 +320,15 @@ def _operands(expr: Any) -> list[Any]:
     return []
 
 
-def _range(expr: Expr) -> ValueRange:
-    bounds = dtype_bound(expr.dtype)
-    if expr.dtype.kind == "int" and expr.dtype.bits == 64:
+@functools.cache
+def _is_integer(dtype: DType) -> bool:
+    return (dtype.is_int or dtype.is_bool) and dtype.lanes == 1
+
+
+@functools.cache
+def _range(dtype: DType) -> ValueRange:
+    bounds = dtype_bound(dtype)
+    if dtype.kind == "int" and dtype.bits == 64:
         return -(1 << 63), (1 << 63) - 1
     return bounds.min, bounds.max
 
