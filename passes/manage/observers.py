@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mlcc.errors import CompileError, Diagnostic, Severity, error
-from mlcc.ir.module import IRModule
+from mlcc.ir.module import Func, IRModule
 from mlcc.options.typed import kebab
 from mlcc.passes import ALIASES, is_pass
 from mlcc.passes.manage.manager import Observer, Pass, Pipeline, no_pass_help
@@ -161,19 +161,22 @@ class VerifyEach(Observer):
 
     input_too: bool = True
     skipped: Collection[str] = ()
+    _verified: Mapping[str, Func] = field(default_factory=dict)  # the functions of the module that was verified last
 
     def start(self, pipeline: Pipeline, module: IRModule) -> None:
         errors = violations(module) if self.input_too else []
         if errors:
             raise CompileError(errors)
+        self._verified = dict(module.functions)
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
         if current.name not in self.skipped and module.functions != before.functions:  # functions compare by identity
-            errors = violations(module)
+            errors = violations(module, self._verified)
             if any(d.code not in _SIZE_ERRORS for d in errors):
                 raise IllFormed(errors)
             if errors:
                 raise CompileError(errors)
+            self._verified = dict(module.functions)
 
 
 @dataclass
@@ -210,11 +213,11 @@ class VerifyOnce(Observer):
             raise IllFormed(errors)
 
 
-def violations(module: IRModule) -> list[Diagnostic]:
-    """Return the errors that the verifier finds; warnings do not count."""
+def violations(module: IRModule, verified: Mapping[str, Func] | None = None) -> list[Diagnostic]:
+    """Return the errors that the verifier finds; warnings do not count, nor functions that were `verified` before."""
     from mlcc.verify import verify
 
-    return [d for d in verify(module) if d.severity is Severity.ERROR]
+    return [d for d in verify(module, verified) if d.severity is Severity.ERROR]
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,15 @@ import pytest
 
 import mlcc
 from mlcc.errors import CompileError
-from mlcc.ir import IRModule, relax
+from mlcc.ir import IRModule, relax, tir
+from mlcc.ir.module import Func
 from mlcc.ir.node import replace
 from mlcc.passes.check_each import CheckEach
 from mlcc.passes.lowering.work_estimate import module_work
 from mlcc.passes.manage.manager import Observer, Pass, PassContext, PassFailed, Pipeline, run_pipeline
-from mlcc.passes.manage.observers import Diff, Dump, Timing, VerifyEach, VerifyOnce, parse_names
+from mlcc.passes.manage.observers import Diff, Dump, IllFormed, Timing, VerifyEach, VerifyOnce, parse_names
+from mlcc.verify import prim_func
+from mlcc.verify.report import Report
 
 TEXT = """
 @I.ir_module
@@ -158,6 +162,61 @@ def test_a_broken_input_is_the_users() -> None:
     broken = ReturnUnbound().run(mlcc.parse(TEXT), PassContext())
     with pytest.raises(CompileError, match="nowhere"):
         run_pipeline(Pipeline.parse("dead-code"), broken, observers=[VerifyEach()])
+
+
+CALLS = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            Module.store(A.data, i)
+
+    @T.prim_func(private=True)
+    def store(a: T.handle("float32"), i: T.int32):
+        A = T.decl_buffer((4,), "float32", data=a)
+        A[i] = T.float32(1)
+
+    @T.prim_func(private=True)
+    def other(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            A[i] = T.float32(1)
+"""
+
+
+def test_functions_that_passes_leave_are_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = mlcc.parse(CALLS)
+    verified: list[tir.PrimFunc] = []
+    verify = prim_func.verify_prim_func
+
+    def recording_verify(func: tir.PrimFunc, report: Report, functions: Mapping[str, Func]) -> None:
+        verified.append(func)
+        verify(func, report, functions)
+
+    monkeypatch.setattr(prim_func, "verify_prim_func", recording_verify)
+    observer = VerifyEach()
+    observer.start(Pipeline(), given)
+    assert verified == [given["main"], given["store"], given["other"]]
+    verified.clear()
+    changed = given.copy()
+    changed.functions["other"] = given["other"].with_attr("changed", 1)
+    observer.after(0, Pass(), given, changed)
+    assert verified == [changed["other"]]
+    verified.clear()
+    renewed = changed.copy()
+    renewed.functions["store"] = given["store"].with_attr("changed", 1)
+    observer.after(1, Pass(), changed, renewed)
+    assert verified == [given["main"], renewed["store"]]  # a caller depends on what it calls
+
+
+def test_verification_finds_a_callee_that_no_longer_fits() -> None:
+    given = mlcc.parse(CALLS)
+    observer = VerifyEach()
+    observer.start(Pipeline(), given)
+    changed = given.copy()
+    changed.functions["store"] = replace(given["store"], params=given["store"].params[:1], buffers=(None,))
+    with pytest.raises(IllFormed, match="`store` takes 1 arguments, but 2 were given"):
+        observer.after(0, Pass(), given, changed)
 
 
 # ---------------------------------------------------------------- numbers
