@@ -403,19 +403,23 @@ def _multiply_shift(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
 
 
 def _dot(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
-    """`dp4a` and `dp2a`: sums of the products of some neighbours each, as int32, and perhaps another number. An operand
-    of one group is taken for all lanes."""
+    """`dp4a` and `dp2a`: sums of the products of some neighbours each, as int32 or float32, and perhaps another number.
+    An operand of one group is taken for all lanes. Floats are summed one after the other, the last product first."""
     one, other, *start = compiler.exprs(node.args)
     size, single = 32 // node.args[0].dtype.bits, node.dtype.lanes == 1
+    dtype = np.float32 if node.dtype.is_float else np.int32
 
     def groups(values: Value) -> Value:
-        values = np.asarray(values).astype(np.int32)
+        values = np.asarray(values).astype(dtype)
         return values.reshape(*values.shape[:-1], -1, size)
 
     def run(s: State) -> Value:
-        sums = (groups(one(s)) * groups(other(s))).sum(axis=-1, dtype=np.int32)
-        sums = sums[..., 0] if single else sums
-        return (sums + np.asarray(start[0](s)) if start else sums)[()]
+        products = groups(one(s)) * groups(other(s))
+        products = products[..., 0, :] if single else products
+        sums = np.asarray(start[0](s)) if start else np.zeros((), dtype)
+        for member in reversed(range(size)):
+            sums = sums + products[..., member]
+        return sums[()]
 
     return run
 

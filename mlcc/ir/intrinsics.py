@@ -50,10 +50,10 @@ class Intrinsic:
     """`most` is None for any number of arguments.
 
     `result` says what dtype a call has: `same` (of the first argument), `explicit` (written in the text, before the
-    arguments), `last` (written after them), `groups` (an int32 for each 32 bits of the longer of the first
-    two), `place` (int64, of as many lanes as the first argument), or the name of a dtype. `operands` is what the
-    arguments may be: `float`, `integer` (bool included), `match` (numbers that are brought to one dtype), or `any`
-    (strings and handles too).
+    arguments), `last` (written after them), `groups` (an int32, or a float32 where they are floats, for each 32 bits
+    of the longer of the first two), `place` (int64, of as many lanes as the first argument), or the name of a dtype.
+    `operands` is what the arguments may be: `float`, `integer` (bool included), `match` (numbers that are brought to
+    one dtype), or `any` (strings and handles too).
 
     A `lanewise` intrinsic computes each lane of vectors from that lane of its arguments. One that `widens` gives the
     same but for rounding in a wider float type; one that `jumps` changes by a lot where its argument changes by a
@@ -307,7 +307,8 @@ def result_dtype(of: Intrinsic, args: tuple[tir.Expr, ...]) -> DType | None:
     if of.result in ("explicit", "last"):
         return None
     if of.result == "groups":
-        return DType.of("int32").with_lanes(max(1, *(a.dtype.lanes * a.dtype.bits // 32 for a in args[:2])))
+        sums = DType.of("float32" if args[0].dtype.is_float else "int32")
+        return sums.with_lanes(max(1, *(a.dtype.lanes * a.dtype.bits // 32 for a in args[:2])))
     if of.result == "place":
         return DType.of("int64").with_lanes(args[0].dtype.lanes)
     dtype = DType.of(of.result)

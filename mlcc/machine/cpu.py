@@ -11,6 +11,7 @@ _LEVEL_3 = _LEVEL_2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "mo
 _LEVEL_3_DOT = _LEVEL_3 | {"avxvnni"}
 _LEVEL_4 = _LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _LEVEL_4_DOT = _LEVEL_4 | {"avx512vnni"}
+_LEVEL_4_BF16 = _LEVEL_4_DOT | {"avx512bf16"}
 _X86_CPUS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("generic", "x86-64", "k8", "opteron", "athlon64", "nocona"), frozenset()),
     **dict.fromkeys(("core2", "penryn", "btver1"), _CORE),
@@ -27,9 +28,13 @@ _X86_CPUS: dict[str, frozenset[str]] = {
     ),
     **dict.fromkeys(("x86-64-v4", "skylake-avx512", "cannonlake"), _LEVEL_4),
     **dict.fromkeys(
-        ("cascadelake", "cooperlake", "icelake-client", "icelake-server", "tigerlake", "rocketlake", "sapphirerapids",
-         "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids", "znver4", "znver5"),
+        ("cascadelake", "icelake-client", "icelake-server", "tigerlake", "rocketlake"),
         _LEVEL_4_DOT,
+    ),
+    **dict.fromkeys(
+        ("cooperlake", "sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids", "znver4",
+         "znver5"),
+        _LEVEL_4_BF16,
     ),
 }  # fmt: skip
 _DOT = frozenset(("dotprod",))

@@ -1,17 +1,19 @@
-"""Dot-product instructions of integers: four products of bytes, or two of 16 bits, summed in each int32 lane.
+"""Dot-product instructions: four products of bytes, or two of 16 bits, summed in each 32-bit lane.
 
-`T.dp4a` and `T.dp2a` are what they are called in TensorIR.
+Products of integers are summed in int32, those of bfloat16 in float32. `T.dp4a` and `T.dp2a` are what they are called
+in TensorIR.
 """
 
 from __future__ import annotations
 
-from mlcc.ir.dtypes import DType
+from mlcc.ir.dtypes import FLOAT32, INT32, DType
 
 Pair = tuple[str, str]  # the dtypes of the two operands
 
 _X86_BYTES: frozenset[Pair] = frozenset({("uint8", "int8"), ("int8", "uint8")})
 _SAME_BYTES: frozenset[Pair] = frozenset({("int8", "int8"), ("uint8", "uint8")})
 _WORDS: frozenset[Pair] = frozenset({("int16", "int16")})
+_BFLOATS: frozenset[Pair] = frozenset({("bfloat16", "bfloat16")})
 
 
 def dot_pairs(arch: str, enabled: frozenset[str]) -> frozenset[Pair]:
@@ -23,7 +25,8 @@ def dot_pairs(arch: str, enabled: frozenset[str]) -> frozenset[Pair]:
         return frozenset()
     if "avx512f" in enabled:
         words = _WORDS if "avx512bw" in enabled else frozenset()
-        return words | _X86_BYTES if "avx512vnni" in enabled else words
+        by_bytes = _X86_BYTES if "avx512vnni" in enabled else frozenset()
+        return words | by_bytes | (_BFLOATS if "avx512bf16" in enabled else frozenset())
     if "avx" in enabled and "avx2" not in enabled:
         return frozenset()  # vectors of floats are twice as wide as those of integers
     if "avx2" in enabled and {"avxvnni", "avxvnniint8"} & enabled:
@@ -34,3 +37,8 @@ def dot_pairs(arch: str, enabled: frozenset[str]) -> frozenset[Pair]:
 def group_of(dtype: DType) -> int:
     """Return the number of products of a dtype that one 32-bit lane adds up."""
     return 32 // dtype.bits
+
+
+def sum_of(dtype: DType) -> DType:
+    """Return the dtype in which products of a dtype are summed."""
+    return FLOAT32 if dtype.is_float else INT32

@@ -166,7 +166,7 @@ def intrinsic_facts(intrinsic: Intrinsic) -> list[tuple[str, str]]:
     result = {
         "same": "the dtype of its first argument", "second": "the dtype of its second argument",
         "explicit": "the dtype that is written before its arguments", "last": "the dtype that is written last",
-        "groups": "an int32 for each 32 bits of its arguments", "place": "int64",
+        "groups": "an int32 (of floats a float32) for each 32 bits of its arguments", "place": "int64",
     }.get(intrinsic.result, intrinsic.result)  # fmt: skip
     effect = {
         "PURE": "none", "READ": "reads memory", "UPDATE": "changes memory or the outside",

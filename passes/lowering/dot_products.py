@@ -1,7 +1,7 @@
 """Recognize short dot products inside a vectorized loop, `for j in range(4): C[i] += A[j] * B[i * 4 + j]` of bytes.
 
 They become `T.dp4a`, or `T.dp2a` for two words of 16 bits, for which a CPU may have one instruction
-(`mlcc.machine.dot_products`).
+(`mlcc.machine.dot_products`). Pairs of bfloat16 do where the loop over them may be reassociated.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.node import Node, children
 from mlcc.ir.tir import Expr
 from mlcc.ir.visit import substitute
-from mlcc.machine.dot_products import Pair, group_of
-from mlcc.passes.lowering.vector_legality import linear_form
+from mlcc.machine.dot_products import Pair, group_of, sum_of
+from mlcc.passes.lowering.vector_legality import REASSOCIATE, linear_form
 
-_SUM, _WORD = DType.of("int32"), DType.of("int16")
+_WORD = DType.of("int16")
 InLanes = Callable[[tir.Var, int, Expr], Expr]  # an expression for each of so many values of a variable, from 0 on
 
 
@@ -40,7 +40,8 @@ def match_dot_product(
     """Return the vector store that replaces a reduction loop inside a loop over `lanes` lanes from `base` on.
 
     The loop must sum products of dtypes in `pairs`, and each operand must be uniform over the lanes or contiguous from
-    one lane to the next. None for another loop.
+    one lane to the next. Floats are summed in another order, which the annotation `reassociate` of the loop has to
+    permit. None for another loop.
     """
     match node.body:
         case (tir.BufferStore(buffer=buffer, indices=(index,), value=tir.Add(lhs=lhs, rhs=rhs)) as store,):
@@ -48,14 +49,16 @@ def match_dot_product(
         case _:
             return None
     size = tir.const_int(node.extent)
-    if buffer.dtype is not _SUM or size not in (2, 4) or tir.const_int(node.min) != 0:
+    if size not in (2, 4) or tir.const_int(node.min) != 0:
+        return None
+    if buffer.dtype.is_float and not node.annotations.get(REASSOCIATE):
         return None
     form = linear_form(index, {lane, node.var}, {})
     if form is None or form.terms != {lane: 1}:
         return None
     for old, product in ((lhs, rhs), (rhs, lhs)):
         own = isinstance(old, tir.BufferLoad) and old.buffer is buffer and same_expr(old.indices[0], index)
-        factors = _factors(product, size, pairs) if own else None
+        factors = _factors(product, size, buffer.dtype, pairs) if own else None
         if factors is None:
             continue
         loop = _Loop(node.var, lane, base, lanes)
@@ -64,29 +67,29 @@ def match_dot_product(
             return None
         start = substitute(index, {lane: base})
         ramp = tir.Ramp(index.dtype.with_lanes(lanes), start, c.const(1, index.dtype), lanes)
-        sums = tir.BufferLoad(_SUM.with_lanes(lanes), buffer, (ramp,))
+        sums = tir.BufferLoad(buffer.dtype.with_lanes(lanes), buffer, (ramp,))
         name = "tir.dp4a" if size == 4 else "tir.dp2a"
-        dot = tir.Call(_SUM.with_lanes(lanes), tir.Op(name), (wide[0], wide[1], sums), span=store.span)
+        dot = tir.Call(sums.dtype, tir.Op(name), (wide[0], wide[1], sums), span=store.span)
         return tir.BufferStore(buffer, dot, (ramp,), span=store.span)
     return None
 
 
-def _factors(product: Expr, size: int, pairs: frozenset[Pair]) -> tuple[Expr, Expr] | None:
-    """Return x and y of `cast(x, int32) * cast(y, int32)` if `size` such products fit a dot instruction, else None.
+def _factors(product: Expr, size: int, sums: DType, pairs: frozenset[Pair]) -> tuple[Expr, Expr] | None:
+    """Return x and y of `cast(x, sums) * cast(y, sums)` if `size` such products fit a dot instruction, else None.
 
     Pairs of bytes are widened to words. Of `if_then_else(condition, x * y, 0)`, each factor becomes 0 where the
     condition fails. A plain `cast(x, int32)` is a product with 1.
     """
     condition: Expr | None = None
     match product:
-        case tir.Call(op=tir.Op("tir.if_then_else"), args=(_, _, tir.IntImm(value=0))):
+        case tir.Call(op=tir.Op("tir.if_then_else"), args=(_, _, tir.IntImm(value=0))) if sums.is_int:
             condition, product = product.args[:2]
     x: Expr
     y: Expr
     match product:
-        case tir.Mul(lhs=tir.Cast(dtype=one) as lhs, rhs=tir.Cast(dtype=other) as rhs) if one is other is _SUM:
+        case tir.Mul(lhs=tir.Cast(dtype=one) as lhs, rhs=tir.Cast(dtype=other) as rhs) if one is other is sums:
             x, y = lhs.value, rhs.value
-        case tir.Cast(dtype=one) if one is _SUM:
+        case tir.Cast(dtype=one) if one is sums and sums.is_int:
             x = product.value
             y = c.const(1, next((b for a, b in sorted(pairs) if a == str(x.dtype)), "int8"))
         case _:
@@ -96,6 +99,7 @@ def _factors(product: Expr, size: int, pairs: frozenset[Pair]) -> tuple[Expr, Ex
     if size == 2 and x.dtype.is_int and y.dtype.is_int and x.dtype.bits == y.dtype.bits == 8:
         x, y = c.cast(_WORD, x), c.cast(_WORD, y)
     fits = (str(x.dtype), str(y.dtype)) in pairs and group_of(x.dtype) == group_of(y.dtype) == size
+    fits = fits and sum_of(x.dtype) is sums
     return (x, y) if fits else None
 
 

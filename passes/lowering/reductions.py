@@ -24,9 +24,8 @@ from mlcc.passes.lowering.folding import copy_body
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.vector_code import LaneVectorizer, NotVectorizable
-from mlcc.passes.lowering.vector_legality import mentions
+from mlcc.passes.lowering.vector_legality import REASSOCIATE, mentions
 
-REASSOCIATE = "reassociate"
 _OPERATORS = (tir.Add, tir.Mul, tir.Min, tir.Max)
 
 

@@ -21,6 +21,8 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.unroll import nested_bodies
 
+REASSOCIATE = "reassociate"  # the annotation of a loop whose floats may be combined in another order
+
 
 @dataclass(frozen=True, slots=True)
 class LinearForm:

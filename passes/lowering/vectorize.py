@@ -20,10 +20,10 @@ from mlcc.passes.lowering.aliases import AliasMutator
 from mlcc.passes.lowering.folding import copy_body
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.reductions import REASSOCIATE, find_reduction, reduce_in_vectors
+from mlcc.passes.lowering.reductions import find_reduction, reduce_in_vectors
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.vector_code import LaneVectorizer, NotVectorizable
-from mlcc.passes.lowering.vector_legality import is_lockstep_safe
+from mlcc.passes.lowering.vector_legality import REASSOCIATE, is_lockstep_safe
 from mlcc.passes.manage.stages import FLAT
 
 _MAX_UNROLLED = 4

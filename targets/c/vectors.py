@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import holds, walk
+from mlcc.machine.dot_products import sum_of
 from mlcc.targets.c import expressions as ex
 from mlcc.targets.c import fallible
 from mlcc.targets.source.dialect import refuse
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 class VectorLanes(Lanes):
-    """Lanes of vector expressions, with dot products of bytes and words as sums."""
+    """Lanes of vector expressions, with dot products as sums."""
 
     def _call(self, node: tir.Call, name: str, lane: int, loads: Loads) -> tir.Expr:
         if name not in ("dp4a", "dp2a"):
             return super()._call(node, name, lane, loads)
         a, b, *addend = node.args
-        group = 4 if name == "dp4a" else 2
-        total: tir.Expr = self.of(addend[0], lane, loads) if addend else tir.IntImm(INT32, 0)
-        for at in range(lane * group, (lane + 1) * group):
-            sides = [tir.Cast(INT32, self.of(x, at % x.dtype.lanes, loads)) for x in (a, b)]
-            total = tir.Add(INT32, total, tir.Mul(INT32, *sides))
+        group, sums = 4 if name == "dp4a" else 2, sum_of(a.dtype)
+        total: tir.Expr = self.of(addend[0], lane, loads) if addend else c.const(0, sums)
+        for at in reversed(range(lane * group, (lane + 1) * group)):
+            sides = [tir.Cast(sums, self.of(x, at % x.dtype.lanes, loads)) for x in (a, b)]
+            total = tir.Add(sums, total, tir.Mul(sums, *sides))
         return total
 
 

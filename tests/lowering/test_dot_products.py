@@ -1,4 +1,4 @@
-"""Short sums of products of bytes inside a loop over lanes: `T.dp4a` and `T.dp2a`, and what they compute."""
+"""Short sums of products inside a loop over lanes: `T.dp4a` and `T.dp2a`, and what they compute."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mlcc.machine.dot_products import dot_pairs
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.targets.llvm.object.compile import Machine, compile_text
 from tests.lower import lower_func
-from tests.targets.build import call, func
+from tests.targets.build import call, from_bfloat16, func, to_bfloat16
 from tests.targets.harness import Native, kernel_module
 
 ALL = frozenset((a, b) for a in ("int8", "uint8") for b in ("int8", "uint8")) | {("int16", "int16")}
@@ -121,14 +121,15 @@ def dot_func(name: str, a: str, b: str, lanes: int, start: bool = True, same: bo
     """`C[...] = dp4a(A[...], B[...], C[...])` for so many lanes; `same`: one group of A for all of them."""
     size = 4 if name == "dp4a" else 2
     one, other = c.make_buffer("A", (size * lanes,), a), c.make_buffer("B", (size * lanes,), b)
-    out = c.make_buffer("C", (lanes,), "int32")
+    sums = "float32" if a == "bfloat16" else "int32"
+    out = c.make_buffer("C", (lanes,), sums)
 
     def ramp(count: int) -> Expr:
         return c.const(0) if count == 1 else tir.Ramp(c.const(0).dtype.with_lanes(count), c.const(0), c.const(1), count)
 
     x, y = c.load(one, ramp(size if same else size * lanes)), c.load(other, ramp(size * lanes))
     before = [c.load(out, ramp(lanes))] if start else []
-    made = call(name, f"int32x{lanes}" if lanes > 1 else "int32")(x, y, *before)
+    made = call(name, f"{sums}x{lanes}" if lanes > 1 else sums)(x, y, *before)
     return func([one, other, out], c.store(out, made, ramp(lanes)))
 
 
@@ -136,6 +137,8 @@ MACHINES = {
     "x86-64": Machine(), "x86-64-v3": Machine(cpu="x86-64-v3"), "avxvnni": Machine(cpu="alderlake"),
     "avxvnniint8": Machine(cpu="sierraforest"), "x86-64-v4": Machine(cpu="x86-64-v4"), "znver4": Machine(cpu="znver4"),
     "avx512vnni alone": Machine(cpu="x86-64", features=("+avx512f", "+avx512bw", "+avx512vnni")),
+    "avx512bf16 alone": Machine(cpu="x86-64", features=("+avx512f", "+avx512bw", "+avx512bf16")),
+    **{cpu: Machine(cpu=cpu) for cpu in ("cooperlake", "sapphirerapids", "znver5")},
     "neon": Machine(ARM, "generic"), "dotprod": Machine(ARM, "cortex-a76"), "i8mm": Machine(ARM, "neoverse-n2"),
 }  # fmt: skip
 HERE = {f.removeprefix("+") for f in host.cpu_features()}
@@ -165,6 +168,66 @@ def test_all_signs_and_lanes_match(machine: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "machine", [m for m in MACHINES if MACHINES[m].triple == host.triple() and MACHINES[m].enabled <= HERE]
+)
+def test_pairs_of_bfloat16_match_in_every_bit(machine: str) -> None:
+    """One product after the other, the second one first, with float32 between them: with the instruction or without."""
+    rng = np.random.default_rng(5)
+    for number, lanes in enumerate((1, 2, 5, 8, 16, 23, 32)):
+        same, start = bool(number % 2), number % 3 != 0
+        values = rng.standard_normal((2, 2 * lanes)) * 2.0 ** rng.integers(-12, 12, (2, 2 * lanes))
+        values[:, rng.integers(0, 2 * lanes)] = [np.inf, 1.0]
+        x, y = (to_bfloat16(v) for v in values)
+        sums = (rng.standard_normal(lanes) * 2.0**9).astype("float32")
+        a, b = (from_bfloat16(v).reshape(lanes, 2) for v in (np.tile(x[:2], lanes) if same else x, y))
+        wanted = (sums if start else np.float32(0)) + a[:, 1] * b[:, 1] + a[:, 0] * b[:, 0]
+        f = dot_func("dp2a", "bfloat16", "bfloat16", lanes, start, same)
+        interpreted, compiled = sums.copy(), sums.copy()
+        run_prim_func(f, [x, y, interpreted])
+        assert Native(f, machine=MACHINES[machine])(x, y, compiled) == 0
+        np.testing.assert_array_equal(interpreted, wanted)
+        np.testing.assert_array_equal(compiled, wanted)
+        assert not np.isfinite(wanted).all() or same
+
+
+@pytest.mark.skipif("avx512bf16" not in HERE, reason="this CPU has no products of bfloat16")
+def test_subnormal_bfloat16_are_zeros() -> None:
+    """Of operands and of sums, as docs/semantics.md says."""
+    f = dot_func("dp2a", "bfloat16", "bfloat16", 16)
+    x, y = (np.zeros(32, "uint16") for _ in range(2))
+    x[:6:2], y[:6:2] = to_bfloat16(np.array([[2.0**-130, 2.0**-70, 1.0], [2.0**100, 2.0**-60, 2.0**-126]]))
+    sums = np.zeros(16, "float32")
+    assert Native(f, machine=MACHINES["avx512bf16 alone"])(x, y, sums) == 0
+    np.testing.assert_array_equal(sums[:4], np.array([0, 0, 2.0**-126, 0], "float32"))
+
+
+PAIR = 'T.Cast("float32", A[k]) * T.Cast("float32", B[v * 2 + k])'
+PAIRS = ALL | {("bfloat16", "bfloat16")}
+
+
+def test_pairs_of_bfloat16_need_permission() -> None:
+    """Their sums are rounded, so that the loop has to permit another order."""
+    for permitted in (False, True):
+        text = SUM.format(a="bfloat16", b="bfloat16", lanes=16, size=2, out="float32", product=PAIR)
+        if permitted:
+            text = text.replace("T.unroll(2)", 'T.unroll(2, annotations={"reassociate": 1})')
+        before, after = (lower_func(mlcc.parse(text)["main"], {}, LowerOptions(dots=d)) for d in (ALL, PAIRS))
+        assert ("dp2a" in names(after)) == permitted and "dp2a" not in names(before)
+        x, y = (to_bfloat16(np.random.default_rng(n).standard_normal(512 if n else 8)) for n in (0, 1))
+        results = []
+        for f in (mlcc.parse(text)["main"], before, after):
+            arrays = [x, y, np.ones(64, "float32")]
+            run_prim_func(f, arrays)
+            results.append(arrays[2])
+        compiled = np.ones(64, "float32")
+        Native(after)(x, y, compiled)
+        np.testing.assert_array_equal(results[2], compiled)
+        for result in results[:2]:
+            np.testing.assert_allclose(result, compiled, rtol=0, atol=2.0**-22 * np.abs(result).max())
+        mlcc.assert_structural_equal(mlcc.parse(mlcc.script(after))["main"], after)
+
+
+@pytest.mark.parametrize(
     ("machine", "name", "a", "b", "instruction"),
     [
         ("x86-64", "dp2a", "int16", "int16", r"pmaddwd\s.*xmm"),
@@ -174,6 +237,11 @@ def test_all_signs_and_lanes_match(machine: str) -> None:
         ("avxvnniint8", "dp4a", "int8", "int8", r"vpdpbssd\s.*ymm"),
         ("avxvnniint8", "dp4a", "uint8", "uint8", r"vpdpbuud\s.*ymm"),
         ("znver4", "dp4a", "int8", "uint8", r"vpdpbusd\s.*zmm"),
+        ("avx512bf16 alone", "dp2a", "bfloat16", "bfloat16", r"vdpbf16ps\s.*zmm"),
+        ("cooperlake", "dp2a", "bfloat16", "bfloat16", r"vdpbf16ps\s.*zmm"),
+        ("sapphirerapids", "dp2a", "bfloat16", "bfloat16", r"vdpbf16ps\s.*zmm"),
+        ("znver4", "dp2a", "bfloat16", "bfloat16", r"vdpbf16ps\s.*zmm"),
+        ("znver5", "dp2a", "bfloat16", "bfloat16", r"vdpbf16ps\s.*zmm"),
         ("dotprod", "dp4a", "int8", "int8", r"sdot\tv\d+\.4s"),
         ("dotprod", "dp4a", "uint8", "uint8", r"udot\tv\d+\.4s"),
         ("i8mm", "dp4a", "int8", "uint8", r"usdot\tv\d+\.4s"),
@@ -184,8 +252,9 @@ def test_machine_code_has_the_instructions(machine: str, name: str, a: str, b: s
     assert (a, b) in dot_pairs(to.triple.partition("-")[0], to.enabled)
     text = kernel_module(dot_func(name, a, b, 32, same=True), to).text()
     asm = compile_text(text.replace("define internal", "define"), to, 3, frozenset({"asm"})).asm
-    assert re.search(instruction, asm)
-    assert not re.search(r"\b(vpmull|pmull|mul\t|smull|umull)", asm)
+    body = asm.partition("\nkernel.f:")[2]  # helpers are kept, as nothing is internal
+    assert re.search(instruction, body)
+    assert not re.search(r"\b(vpmull|pmull|mul\t|smull|umull|vmul|vfmadd|vpslld|vpmovzx)", body)
 
 
 def test_a_condition_on_both_loops_goes_around() -> None:

@@ -1,7 +1,9 @@
-"""Emit `T.dp4a` and `T.dp2a`, sums of products of neighbouring integers, by the CPU's dot-product instructions.
+"""Emit `T.dp4a` and `T.dp2a`, sums of products of neighbours, by the CPU's dot-product instructions.
 
-x86: vpdpbusd (AVX512-VNNI, AVX-VNNI: unsigned by signed), vpdpbssd and vpdpbuud (AVX-VNNI-INT8), pmaddwd (words);
-AArch64: sdot and udot (dotprod), usdot (i8mm). None of them saturates or rounds: sums wrap as int32.
+x86: vpdpbusd (AVX512-VNNI, AVX-VNNI: unsigned by signed), vpdpbssd and vpdpbuud (AVX-VNNI-INT8), pmaddwd (words),
+vdpbf16ps (AVX512-BF16); AArch64: sdot and udot (dotprod), usdot (i8mm). Those of integers neither saturate nor round:
+sums wrap as int32. That of bfloat16 adds one product after the other, the second one first, to a float32 that is
+rounded each time; subnormal operands and results are 0.
 """
 
 from __future__ import annotations
@@ -10,7 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
-from mlcc.targets.llvm.codegen.ir_text import Value, vector
+from mlcc.ir.dtypes import DType
+from mlcc.machine.dot_products import sum_of
+from mlcc.targets.llvm.codegen import small_float
+from mlcc.targets.llvm.codegen.ir_text import Value, floating, vector
 from mlcc.targets.llvm.codegen.refuse import unsupported
 
 if TYPE_CHECKING:
@@ -21,8 +26,8 @@ if TYPE_CHECKING:
 class _Instruction:
     """A dot-product intrinsic for vectors of `lanes` sums.
 
-    `operand` is LLVM's type of the factors; `adds`: it accumulates to its first operand; `swapped`: the right factor
-    comes first.
+    `operand` is LLVM's type of the factors, `sum` that of one sum; `adds`: it accumulates to its first operand;
+    `swapped`: the right factor comes first.
     """
 
     name: str
@@ -30,30 +35,42 @@ class _Instruction:
     operand: str
     adds: bool = True
     swapped: bool = False
+    sum: str = "i32"
 
 
 def dot(e: Emitter, node: tir.Call) -> Value:
-    """Emit a dot product of two vectors of 8-bit (`dp4a`) or 16-bit (`dp2a`) integers, with an optional accumulator."""
+    """Emit a dot product of two vectors of 8-bit (`dp4a`) or 16-bit (`dp2a`) numbers, with an optional accumulator."""
     bits = 8 if node.op.name == "tir.dp4a" else 16
     group, lanes = 32 // bits, node.dtype.lanes
     a_operand, b_operand, *initial = node.args
+    is_float = a_operand.dtype.is_float
     is_valid = all(
-        a.dtype.is_int and a.dtype.bits == bits and a.dtype.lanes in (group, group * lanes)
+        (a.dtype.kind == "bfloat" if is_float else a.dtype.is_int)
+        and a.dtype.bits == bits
+        and a.dtype.lanes in (group, group * lanes)
         for a in (a_operand, b_operand)
     )
     if not is_valid or any(a.dtype is not node.dtype for a in initial):
         name = node.op.name.replace("tir.", "T.")
         raise unsupported(
-            f"`{name}` takes two vectors of {group} {bits}-bit integers for each int32, or for all", node.span
+            f"`{name}` takes two vectors of {group} {bits}-bit integers"
+            + " or bfloat16 numbers" * (bits == 16)
+            + f" for each {sum_of(a_operand.dtype)}, or for all",
+            node.span,
         )
     sums = e.expr(initial[0]) if initial else None
     values = _operand_vector(e, a_operand, group, lanes), _operand_vector(e, b_operand, group, lanes)
-    instructions = _instructions(e, a_operand.dtype.is_uint, b_operand.dtype.is_uint, bits) if lanes > 1 else []
-    if not instructions:
+    if is_float:
+        instructions = _of_bfloats(e)
+    else:
+        instructions = _instructions(e, a_operand.dtype.is_uint, b_operand.dtype.is_uint, bits)
+    if lanes == 1 or not instructions:
+        if is_float:
+            return _by_float_sums(e, values, sums, group, lanes)
         product = _by_widening(e, values, (a_operand.dtype.is_uint, b_operand.dtype.is_uint), group, lanes)
         return product if sums is None else e.fn.binary("add", product, sums)
     if sums is None:
-        sums = Value(vector("i32", lanes), "zeroinitializer")
+        sums = Value(vector("float" if is_float else "i32", lanes), "zeroinitializer")
     chunks: list[Value] = []
     lane = 0
     while lane < lanes:
@@ -66,6 +83,8 @@ def dot(e: Emitter, node: tir.Call) -> Value:
 def _operand_vector(e: Emitter, node: tir.Expr, group: int, lanes: int) -> Value:
     """Return an operand for all lanes; a single group is broadcast as a 32-bit number, which CPUs do while loading."""
     value = e.expr(node)
+    if node.dtype.is_float:
+        value = small_float.to_memory(e, value, node.dtype)
     if node.dtype.lanes == group * lanes:
         return value
     word = e.fn.convert("bitcast", value, "i32")
@@ -100,6 +119,17 @@ def _instructions(e: Emitter, one_unsigned: bool, other_unsigned: bool, bits: in
     ]
 
 
+def _of_bfloats(e: Emitter) -> list[_Instruction]:
+    """Return the CPU's dot-product instructions for bfloat16, widest first."""
+    features = e.ctx.features
+    if not e.ctx.module.triple.startswith("x86_64") or not {"avx512f", "avx512bf16"} <= features:
+        return []
+    return [
+        _Instruction(f"llvm.x86.avx512bf16.dpbf16ps.{32 * n}", n, vector("bfloat", 2 * n), sum="float")
+        for n in ([16, 8, 4] if "avx512vl" in features else [16])
+    ]
+
+
 def _on_arm(features: frozenset[str], one_unsigned: bool, other_unsigned: bool) -> list[_Instruction]:
     mixed = one_unsigned != other_unsigned
     if ("i8mm" if mixed else "dotprod") not in features:
@@ -119,7 +149,7 @@ def _emit_chunk(
         for v in (values[::-1] if instruction.swapped else values)
     ]
     accumulators = _lanes(e, sums, first_lane, instruction.lanes)
-    type = vector("i32", instruction.lanes)
+    type = vector(instruction.sum, instruction.lanes)
     if instruction.adds:
         callee = e.ctx.module.declare(instruction.name, type, [type, instruction.operand, instruction.operand])
         return fn.call(type, callee, [accumulators, *operands])
@@ -165,17 +195,30 @@ def _by_widening(
     fn = e.fn
     total: Value | None = None
     for step in range(group):
-        sides = []
-        for value, is_unsigned in zip(values, unsigned, strict=True):
-            if lanes == 1:
-                sides.append(fn.convert("zext" if is_unsigned else "sext", fn.extract(value, step), "i32"))
-                continue
-            mask = ", ".join(f"i32 {lane * group + step}" for lane in range(lanes))
-            scalar = _scalar_and_lanes(value)[0]
-            text = f"shufflevector {value}, {value.type} poison, <{lanes} x i32> <{mask}>"
-            lanes_value = fn.op(vector(scalar, lanes), text)
-            sides.append(fn.convert("zext" if is_unsigned else "sext", lanes_value, vector("i32", lanes)))
+        sides = [
+            fn.convert("zext" if is_unsigned else "sext", _members(e, value, step, group, lanes), vector("i32", lanes))
+            for value, is_unsigned in zip(values, unsigned, strict=True)
+        ]
         product = fn.binary("mul", *sides)
         total = product if total is None else fn.binary("add", total, product)
     assert total is not None
     return total
+
+
+def _by_float_sums(e: Emitter, values: tuple[Value, Value], sums: Value | None, group: int, lanes: int) -> Value:
+    """Emit the dot product of bfloat16 in float32, in the order of the instruction: the last member first."""
+    dtype = DType.of("bfloat16").with_lanes(lanes)
+    total = sums or e.fn.splat(floating("float", 0.0), lanes)
+    for step in reversed(range(group)):
+        sides = [small_float.from_memory(e, _members(e, value, step, group, lanes), dtype) for value in values]
+        total = e.fn.binary("fadd", total, e.fn.binary("fmul", *sides))
+    return total
+
+
+def _members(e: Emitter, value: Value, step: int, group: int, lanes: int) -> Value:
+    """Return one member of each group, a scalar for one group."""
+    if lanes == 1:
+        return e.fn.extract(value, step)
+    mask = ", ".join(f"i32 {lane * group + step}" for lane in range(lanes))
+    text = f"shufflevector {value}, {value.type} poison, <{lanes} x i32> <{mask}>"
+    return e.fn.op(vector(_scalar_and_lanes(value)[0], lanes), text)
