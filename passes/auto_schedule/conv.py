@@ -22,6 +22,7 @@ from mlcc.passes.auto_schedule.dot_groups import (
     inline_into,
     schedule_corrections,
     schedule_panel_copy,
+    unroll_group,
 )
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
@@ -183,11 +184,11 @@ def _prepare_data(
 
     Padding for the tile and padding of the convolution itself are merged into one copy. Columns that are read with a
     stride are split by phase (for stride 2 the even ones, then the odd ones), so that each phase is contiguous. The
-    members of a dot-product group become contiguous, too, where vectors run along columns. Where vectors of data begin
+    members of a dot-product group become contiguous, too, where they are not. Where vectors of data begin
     at the same columns as those of results, elements past the end are masked as they are loaded.
     """
     stride = _stride(product)
-    data_in_groups = groups is not None and data is product.rhs
+    data_in_groups = groups is not None and (data is product.rhs or product.contiguous_axis(data) != groups.place)
     copy = padding_copy(kernel, block, data.buffer)
     copy_dtype = groups.dtype if groups else widened_dtype(product)
     if copy is None and copy_dtype and not stride and not data_in_groups:
@@ -302,8 +303,9 @@ def _schedule_tiles(
     sch.reorder(*outer, *depth, *inner, lane, *members)
     sch.reverse_compute_at(epilogue, outer[-1])
     unroll_count = _unrolled_loops(kernel, product) if groups is None else 0
-    for loop in (*depth[len(depth) - unroll_count :], *inner, *members):
+    for loop in (*depth[len(depth) - unroll_count :], *inner):
         sch.unroll(loop)
+    unroll_group(kernel, product.stage, members)
     sch.vectorize(lane)
     schedule_tile_stores(kernel, epilogue, len(outer), tile)
     return outer, depth[0]

@@ -1,6 +1,6 @@
-"""Dot-product instructions: products of bytes accumulated in groups of neighbours along the reduction.
+"""Dot-product instructions: products of bytes or bfloat16 summed in groups of neighbours along the reduction.
 
-An operand type that the instruction does not take is converted in a copy: with the other sign (`flip_sign`), or to
+A type of bytes that the instruction does not take is converted in a copy: with the other sign (`flip_sign`), or to
 16-bit words (`widen`). The depth is padded to whole groups. The members of a group are contiguous in both operands, and
 the loop over them is inside the one over lanes; lowering turns it into `T.dp4a` or `T.dp2a`.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.machine.dot_products import Pair, group_of, sum_of
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand, match_contraction
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel
@@ -24,6 +25,7 @@ from mlcc.passes.auto_schedule.nests import (
 from mlcc.passes.auto_schedule.products import read_index
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.auto_schedule.tiles import Tile
+from mlcc.passes.lowering.vector_legality import REASSOCIATE
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 MIN_REUSE = 16  # least reuse of operands that have to be packed at run time
@@ -58,10 +60,10 @@ def form_dot_groups(kernel: Kernel, block: BlockRV, product: Contraction) -> tup
     """
     pairs = kernel.facts.dots
     types = (str(product.lhs.buffer.dtype), str(product.rhs.buffer.dtype))
-    if not pairs or not _multiplies_bytes(product) or not _is_worth_packing(kernel, product):
+    if not pairs or not _multiplies_small(product, pairs) or not _is_worth_packing(kernel, product):
         return product, None
     axis = product.contiguous_axis(product.lhs)
-    if axis not in product.k or not product.rhs.has(axis) or axis not in product.rhs.places:
+    if axis not in product.k or axis not in product.rhs.places or not _can_pad(product, axis):
         axis = next((p for p in reversed(product.k) if p in product.lhs.places and p in product.rhs.places), None)
     can_relayout = product.lhs.windows or product.rhs.windows or product.m is not None  # a copy can change the layout
     if (
@@ -71,7 +73,7 @@ def form_dot_groups(kernel: Kernel, block: BlockRV, product: Contraction) -> tup
     ):
         return product, None
     if types in pairs:
-        return product, DotGroups(axis, 4)
+        return product, DotGroups(axis, group_of(product.rhs.buffer.dtype))
     flip_left = _flips_left(kernel, product)
     flipped = (_FLIPPED[types[0]], types[1]) if flip_left else (types[0], _FLIPPED[types[1]])
     if flipped in pairs:
@@ -92,28 +94,41 @@ def grouped_in_place(kernel: Kernel, block: BlockRV, product: Contraction) -> tu
     """
     pairs = kernel.facts.dots
     types = (str(product.lhs.buffer.dtype), str(product.rhs.buffer.dtype))
-    if not pairs or not _multiplies_bytes(product):
+    if not pairs or not _multiplies_small(product, pairs):
         return product, 1
     if types in pairs:
-        return product, 4
+        return product, group_of(product.rhs.buffer.dtype)
     if (types[0], _FLIPPED[types[1]]) in pairs:
         kernel.sch.compute_inline(_flip_operand_sign(kernel, block, product.rhs))
         return product, 4
     return product, 2 if ("int16", "int16") in pairs else 1
 
 
-def _multiplies_bytes(product: Contraction) -> bool:
-    """Return True if 8-bit operands are multiplied and accumulated in int32."""
+def _multiplies_small(product: Contraction, pairs: frozenset[Pair]) -> bool:
+    """Return True if bytes are multiplied and summed in int32, or floats of one of the `pairs` in float32."""
     stage = product.stage
     store = stage.stores[0]
-    are_bytes = all(o.buffer.dtype.is_int and o.buffer.dtype.bits == 8 for o in (product.lhs, product.rhs))
-    if not are_bytes or str(store.buffer.dtype) != "int32" or not isinstance(store.value, tir.Add):
+    dtypes = (product.lhs.buffer.dtype, product.rhs.buffer.dtype)
+    are_bytes = all(d.is_int and d.bits == 8 for d in dtypes)
+    are_floats = all(d.is_float for d in dtypes) and tuple(map(str, dtypes)) in pairs
+    if not (are_bytes or are_floats) or store.buffer.dtype is not sum_of(dtypes[0]):
+        return False
+    if not isinstance(store.value, tir.Add):
         return False
     addends = (store.value.lhs, store.value.rhs)
     products = [s for s in addends if isinstance(s, tir.Mul)]
     return len(products) == 1 and all(
         isinstance(f, tir.Cast) and isinstance(f.value, tir.BufferLoad) for f in (products[0].lhs, products[0].rhs)
     )
+
+
+def _can_pad(product: Contraction, axis: int) -> bool:
+    """Return True if sums can be padded to whole groups along an axis.
+
+    At a window the data beyond it are multiplied by zeros, which infinities and NaN do not allow.
+    """
+    dtype = product.lhs.buffer.dtype
+    return dtype.is_int or axis in product.lhs.places or (product.extent(axis) or 1) % group_of(dtype) == 0
 
 
 def _is_worth_packing(kernel: Kernel, product: Contraction) -> bool:
@@ -225,7 +240,7 @@ def _correction_nest(kernel: Kernel, block: BlockRV) -> str:
     if vector is None or set(stage.steps_by(vector)) != {1}:
         outer = [loops[n] for n in stage.spatial]
         sch.reorder(*outer, *depth)
-        sch.annotate(depth[-1], "reassociate", 1)
+        sch.annotate(depth[-1], REASSOCIATE, 1)
         if parallel and outer:
             parallelize_outer(kernel, outer)
         return f"`{stage.block.name}`: in lanes"
@@ -244,6 +259,14 @@ def _correction_nest(kernel: Kernel, block: BlockRV) -> str:
 
 
 # ---------------------------------------------------------------- layouts and loops
+
+
+def unroll_group(kernel: Kernel, stage: Stage, members: Sequence[LoopRV]) -> None:
+    """Unroll the loop over a group; sums of floats may take its members in any order."""
+    for loop in members:
+        if stage.stores[0].buffer.dtype.is_float:
+            kernel.sch.annotate(loop, REASSOCIATE, 1)
+        kernel.sch.unroll(loop)
 
 
 def grouped_panel_indices(

@@ -7,7 +7,7 @@ shares the loads of its rows and columns.
 from __future__ import annotations
 
 from mlcc.passes.auto_schedule.contraction import Contraction
-from mlcc.passes.auto_schedule.dot_groups import grouped_in_place
+from mlcc.passes.auto_schedule.dot_groups import grouped_in_place, unroll_group
 from mlcc.passes.auto_schedule.kernel import Kernel, not_applicable
 from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_outer
 from mlcc.passes.auto_schedule.products import element_lanes, elementwise_consumer, only_product, schedule_others
@@ -154,8 +154,9 @@ def _schedule_lanes(kernel: Kernel, part: BlockRV, outer_count: int, is_first_st
     spatial_loops.sort(key=lambda n: stage.store_stride(n) == 1)  # the lanes, with contiguous results, innermost
     members = depth[-1:] if is_first_step and group_size > 1 else []
     sch.reorder(*depth[: len(depth) - len(members)], *(loops[n] for n in spatial_loops), *members)
-    for loop in (*(loops[n] for n in spatial_loops[:-1]), *members):
-        sch.unroll(loop)
+    for n in spatial_loops[:-1]:
+        sch.unroll(loops[n])
+    unroll_group(kernel, stage, members)
     sch.vectorize(loops[spatial_loops[-1]])
     if not is_first_step:
         sch.unroll(depth[0])

@@ -23,6 +23,7 @@ from mlcc.passes.auto_schedule.dot_groups import (
     inline_into,
     schedule_corrections,
     schedule_panel_copy,
+    unroll_group,
 )
 from mlcc.passes.auto_schedule.dot_products import dot_products_mismatch
 from mlcc.passes.auto_schedule.inlining import try_inline
@@ -344,8 +345,9 @@ def _schedule_tiles(
         depth[-1], *steps = sch.split(depth[-1], [None, plan.unrolled])
     sch.reorder(*outer, *depth, *steps, *inner, columns[1], *members)
     sch.reverse_compute_at(epilogue, outer[-1])
-    for loop in (*steps, *inner, *members):
+    for loop in (*steps, *inner):
         sch.unroll(loop)
+    unroll_group(kernel, product.stage, members)
     sch.vectorize(columns[1])
     schedule_tile_stores(kernel, epilogue, len(outer), tile)
     return outer, depth[0]

@@ -27,6 +27,7 @@ X86 = "llvm{{triple=x86_64-linux-gnu cpu={}}}"
 ARM = "llvm{{triple=aarch64-linux-gnu cpu={}}}"
 CPUS = {name: X86.format(name) for name in ("x86-64", "x86-64-v3", "alderlake", "sierraforest", "x86-64-v4", "znver4")}
 CPUS |= {name: ARM.format(name) for name in ("generic", "cortex-a76", "neoverse-n2")}
+BFLOAT16_CPUS = {name: X86.format(name) for name in ("cooperlake", "sapphirerapids", "znver5")}
 
 
 def runnable(cpu: str) -> bool:
@@ -86,6 +87,11 @@ def test_compiled_products_match_numpy(cpu: str) -> None:
         ("alderlake", "uint8", "int8", r"\tvpdpbusd\t.*ymm"),
         ("sierraforest", "int8", "int8", r"\tvpdpbssd\t.*ymm"),
         ("znver4", "int8", "int8", r"\tvpdpbusd\t.*zmm"),
+        ("znver4", "bfloat16", "bfloat16", r"\tvdpbf16ps\t.*zmm"),
+        ("cooperlake", "bfloat16", "bfloat16", r"\tvdpbf16ps\t.*zmm"),
+        ("sapphirerapids", "bfloat16", "bfloat16", r"\tvdpbf16ps\t.*zmm"),
+        ("znver5", "bfloat16", "bfloat16", r"\tvdpbf16ps\t.*zmm"),
+        ("x86-64-v3", "bfloat16", "bfloat16", r"\tvfmadd\w+ps\t.*ymm"),
         ("cortex-a76", "int8", "int8", r"\tsdot\tv\d+\.4s"),
         ("cortex-a76", "uint8", "int8", r"\tsdot\tv\d+\.4s"),
         ("neoverse-n2", "uint8", "int8", r"\tusdot\tv\d+\.4s"),
@@ -95,11 +101,12 @@ def test_compiled_products_match_numpy(cpu: str) -> None:
 def test_tiles_are_registers(cpu: str, a: str, b: str, instruction: str, form: str) -> None:
     """The loop over the depth does the products of the tile, and stores nothing."""
     product = Product(form, {"m": 96, "k": 128, "n": 192}, a, "int32" if "int8" in a else "float32", other=b)
-    found = made(product, CpuFacts.of(CPUS[cpu]))
+    target = (CPUS | BFLOAT16_CPUS)[cpu]
+    found = made(product, CpuFacts.of(target))
     assert found.rule == "matmul" and found.func is not None
     rows, vectors = map(int, re.findall(r"(\d+) rows and (\d+) vectors", found.choices[0])[0])
     module = mlcc.IRModule({"main": found.func})
-    asm = mlcc.build(module, target=CPUS[cpu], pipeline="lower-to-tir").emit("asm").decode()
+    asm = mlcc.build(module, target=target, pipeline="lower-to-tir").emit("asm").decode()
     bodies = [b for part in re.split(r"^\.L\w+:", asm, flags=re.M) for b in re.split(r"\n\t(?:j\w+|b\.\w+)\t", part)]
     counts = {b: len(re.findall(instruction, b)) for b in bodies}  # sums of columns are made by such products as well
     inner = max((b for b in bodies if counts[b] % (rows * vectors) == 0), key=counts.__getitem__)
