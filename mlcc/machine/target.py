@@ -296,9 +296,9 @@ class CTarget(Target):
 
 
 # default versions of code for any machine of an architecture: vectors of 32 and of 64 bytes, masks, and dot products of
-# bytes; with fewer versions, some machines would lose a third of their speed
+# bytes and of bfloat16; with fewer versions, some machines would lose a third of their speed
 _DEFAULT_VERSIONS = {
-    "x86_64": ("x86-64-v3", "x86-64-v4", "cascadelake"),
+    "x86_64": ("x86-64-v3", "x86-64-v4", "cascadelake", "cooperlake"),
     "aarch64": ("neoverse-n1", "neoverse-v1"),
 }
 _CPU, _GPU = "a CPU is `llvm`, this very one `llvm{cpu=native}`", "a GPU of NVIDIA's is `cuda`, as `cuda{arch=sm_90}`"

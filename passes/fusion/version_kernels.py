@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from mlcc.passes.lowering.versions import version_options
 from mlcc.passes.manage.manager import Pass, PassContext
 
 _NATIVE = "pragma_import_llvm"
+_BYTES = frozenset(("int8", "uint8"))
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class VersionKernels(Pass):
 
     A target without a specific CPU, such as `llvm`, has a usual set of versions, others those of their option
     `versions`. Later passes schedule each version for its CPU; all read the same panels of weights. Functions of fewer
-    than `least` steps have one version. A usual CPU that differs from the previous one only in byte products gets a
-    version only of functions that multiply bytes.
+    than `least` steps have one version. A usual CPU that differs from the previous one only in dot products gets a
+    version only of functions that have such products: of bytes, or of bfloat16.
 
     Before:  def dense(x, w, out): ...                 # llvm{versions=["x86-64-v3"]}
     After:   def dense(x, w, out): ...                 # mlcc.versions = ["dense_x86_64_v3"]
@@ -43,33 +45,35 @@ class VersionKernels(Pass):
         if not isinstance(ctx.target, LlvmTarget) or not ctx.target.version_cpus:
             return module
         cpus = ctx.target.version_cpus
-        distinct_cpus = cpus if ctx.target.versions else _without_byte_products(ctx.target)
         targets = [ctx.target, *map(ctx.target.for_version, cpus)]
         panel = max(facts.vector_bytes for facts in map(cpu_facts, targets) if facts is not None)
         new_module = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, tir.PrimFunc) and _needs_versions(func, self.least):
-                _add_versions(new_module, name, func, cpus if _multiplies_bytes(func) else distinct_cpus, panel)
+                distinct_cpus = cpus if ctx.target.versions else _distinct_cpus(ctx.target, _multiplied_types(func))
+                _add_versions(new_module, name, func, distinct_cpus, panel)
         return new_module
 
 
-def _without_byte_products(target: LlvmTarget) -> tuple[str, ...]:
-    """Return the CPUs of a target that differ from the previous one in more than byte products."""
+@functools.lru_cache(maxsize=64)  # functions of a module ask again and again
+def _distinct_cpus(target: LlvmTarget, multiplied: frozenset[str]) -> tuple[str, ...]:
+    """Return the CPUs of a target that differ from the previous one for functions that multiply the given dtypes."""
     distinct = []
-    before = _vector_features(target)
+    before = _abilities(target, multiplied)
     for cpu in target.version_cpus:
-        abilities = _vector_features(target.for_version(cpu))
+        abilities = _abilities(target.for_version(cpu), multiplied)
         if abilities != before:
             distinct.append(cpu)
             before = abilities
     return tuple(distinct)
 
 
-def _vector_features(target: LlvmTarget) -> tuple[object, ...]:
-    """Return the CPU features that every kernel profits from: vectors, registers, FMA, masks."""
+def _abilities(target: LlvmTarget, multiplied: frozenset[str]) -> tuple[object, ...]:
+    """Return the features of a CPU that a kernel profits from: vectors, registers, FMA, masks, dot products."""
     facts, options = cpu_facts(target), version_options(target, None)
     assert facts is not None
-    return facts.vector_bytes, facts.vector_registers, facts.fma, options.mask_bits, options.cheap_masks
+    dots = frozenset(pair for pair in facts.dots if multiplied.issuperset(pair))
+    return facts.vector_bytes, facts.vector_registers, facts.fma, options.mask_bits, options.cheap_masks, dots
 
 
 def _add_versions(module: IRModule, name: str, func: tir.PrimFunc, cpus: Sequence[str], panel: int) -> None:
@@ -113,12 +117,14 @@ def _steps(body: Sequence[tir.Stmt]) -> float:
     return total
 
 
-def _multiplies_bytes(func: tir.PrimFunc) -> bool:
-    """Return True if a function multiplies 8-bit integers."""
+def _multiplied_types(func: tir.PrimFunc) -> frozenset[str]:
+    """Return the dtypes with products in a function for which CPUs may have dot products: of bytes, and of bfloat16."""
+    types: set[str] = set()
     for node in walk(func):
         if isinstance(node, tir.Mul):
-            factors = (node.lhs, node.rhs)
-            inner = [f.value if isinstance(f, tir.Cast) else f for f in factors]
-            if all(f.dtype.is_int and f.dtype.bits == 8 for f in inner):
-                return True
-    return False
+            dtypes = {str((f.value if isinstance(f, tir.Cast) else f).dtype) for f in (node.lhs, node.rhs)}
+            if dtypes <= _BYTES:
+                types |= _BYTES
+            elif dtypes == {"bfloat16"}:
+                types |= dtypes
+    return frozenset(types)

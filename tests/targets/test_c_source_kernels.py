@@ -250,6 +250,19 @@ def f(
     same(func, a, b, counts, rng.standard_normal(4).astype("float32"), capfd=capfd, rtol=1e-6)
 
 
+def test_dot_products_of_bfloat16(capfd: pytest.CaptureFixture[str]) -> None:
+    (func,) = mlcc.parse("""
+@T.prim_func
+def f(A: T.Buffer((32,), "bfloat16"), B: T.Buffer((32,), "bfloat16"), C: T.Buffer((16,), "float32")):
+    C[T.Ramp(0, 1, 16)] = T.dp2a(A[T.Ramp(0, 1, 32)], B[T.Ramp(0, 1, 32)], C[T.Ramp(0, 1, 16)])
+    C[0] = T.dp2a(A[T.Ramp(0, 1, 2)], B[T.Ramp(0, 1, 2)])
+""").functions.values()
+    assert isinstance(func, tir.PrimFunc)
+    rng = np.random.default_rng(6)
+    a, b = (to_bfloat16(rng.standard_normal(32)) for _ in range(2))
+    same(func, a, b, rng.standard_normal(16).astype("float32"), capfd=capfd, rtol=1e-6)
+
+
 def test_functions_call_each_other_and_fail() -> None:
     module = mlcc.parse("""
 @I.ir_module

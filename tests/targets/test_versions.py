@@ -112,14 +112,18 @@ def test_a_version_is_a_cpu_of_the_architecture() -> None:
         LlvmTarget.parse("llvm{triple=x86_64-linux-gnu versions=neoverse-v1}")
 
 
-def test_products_of_bytes_have_one_version_more() -> None:
-    text = """
+@pytest.mark.parametrize(
+    ("dtype", "out", "more"),
+    [("int8", "int32", "cascadelake"), ("bfloat16", "float32", "cooperlake"), ("float16", "float32", None)],
+)
+def test_dot_products_have_one_version_more(dtype: str, out: str, more: str | None) -> None:
+    text = f"""
 @R.function
-def main(x: R.Tensor((64, 64), "int8"), w: R.Tensor((64, 64), "int8")) -> R.Tensor((64, 64), "int32"):
-    return R.matmul(x, w, out_dtype="int32")
+def main(x: R.Tensor((64, 64), "{dtype}"), w: R.Tensor((64, 64), "{dtype}")) -> R.Tensor((64, 64), "{out}"):
+    return R.matmul(x, w, out_dtype="{out}")
 """
     made = run_level(mlcc.parse(text), "llvm{triple=x86_64-linux-gnu}")
-    assert {cpu_of(f) for f in kernels(made).values()} == {None, "x86-64-v3", "x86-64-v4", "cascadelake"}
+    assert {cpu_of(f) for f in kernels(made).values()} == {None, "x86-64-v3", "x86-64-v4", more}
 
 
 def test_what_takes_no_time_has_one() -> None:
