@@ -18,6 +18,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.visit import renew_vars, substitute
+from mlcc.passes.auto_schedule.dot_groups import MIN_REUSE, multiplies_pairs
 from mlcc.passes.auto_schedule.kernel import AnyKernel, Kernel, RuleNotApplicable
 from mlcc.passes.auto_schedule.matmul import MIN_PANEL_REUSE
 from mlcc.passes.auto_schedule.products import only_product
@@ -121,8 +122,9 @@ def _cuts_of_product(kernel: Kernel) -> tuple[tir.Var, list[int]] | None:
     var = _size(product.stage, product.m) or _size(product.stage, product.n)
     if var is None:
         return None
-    in_rows = product.contiguous_axis(product.rhs) == product.n
-    return var, [1, FEW_ROWS if in_rows else MIN_PANEL_REUSE - 1]
+    if product.contiguous_axis(product.rhs) != product.n:
+        return var, [1, MIN_PANEL_REUSE - 1]
+    return var, [1, MIN_REUSE - 1 if multiplies_pairs(kernel, product) else FEW_ROWS]
 
 
 def _cuts_of_rows(kernel: Kernel) -> tuple[tir.Var, list[int]] | None:

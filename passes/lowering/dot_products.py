@@ -82,7 +82,9 @@ def _factors(product: Expr, size: int, sums: DType, pairs: frozenset[Pair]) -> t
     """
     condition: Expr | None = None
     match product:
-        case tir.Call(op=tir.Op("tir.if_then_else"), args=(_, _, tir.IntImm(value=0))) if sums.is_int:
+        case tir.Call(op=tir.Op("tir.if_then_else"), args=(_, _, (tir.IntImm() | tir.FloatImm()) as rest)) if (
+            rest.value == 0
+        ):
             condition, product = product.args[:2]
     x: Expr
     y: Expr

@@ -92,6 +92,21 @@ def test_long_sums_and_unknown_rows(target: str) -> None:
             assert_exact_enough(np.array(main(*arguments)), x[:rows], w if form == "kn" else w.T, 10_001)
 
 
+def test_ranges_of_rows_pack_where_that_pays() -> None:
+    """Weights that are not constant: converted, or multiplied in place, for few rows, and packed in pairs for more."""
+    for form, bound in (("kn", 16), ("nk", 24)):
+        made = mlcc.script(mlcc.run_passes(module("m", 130, 100, form), "O2", target=PAIRED))
+        assert f"elif m < T.int64({bound}):" in made
+        one, few, many = made.split('with T.block("size_')[1:]
+        assert ['"reassociate": 1' in part for part in (one, few, many)] == [form == "nk", form == "nk", True]
+        panels = 'T.alloc_buffer((T.int64(2), T.int64(65), T.int64(64), T.int64(2)), "bfloat16")'
+        assert panels in many and panels not in one + few
+        main = mlcc.load(mlcc.build(module("m", 130, 100, form), NATIVE))["main"]
+        x, w = draw(7, (41, 130), (130, 100) if form == "kn" else (100, 130))
+        for rows in (0, 1, 2, 15, 16, 23, 24, 41):
+            assert_exact_enough(np.array(main(x[:rows], w)), x[:rows], w if form == "kn" else w.T, 130)
+
+
 @pytest.mark.parametrize("form", sorted(FORMS))
 def test_pairs_reach_the_machine_code(form: str) -> None:
     """At the default level: pairs of rows side by side in panels, or neighbours in place where rows are few."""
