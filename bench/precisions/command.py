@@ -1,10 +1,11 @@
-"""Networks and products in 8, 4 and 16 bits beside ONNX Runtime, OpenVINO and llama.cpp: `python -m bench precisions`.
+"""Networks and products in 8, 4 and 16 bits beside other libraries: `python -m bench precisions`.
 
-ResNet-18 and an encoder that ONNX Runtime has quantized to int8, and products with weights of few bits. The weights
-of products of one row are larger than the caches. Their speed is given in bytes of the weights as they are stored,
-relative to that of a loop that reads memory. `off` is the largest error relative to the largest value: of products, to
-NumPy in float64, of networks, to ONNX Runtime in float32 between rounding steps. `avx2` is mlcc for CPUs without
-products of bytes. The rows of a run replace those of earlier ones in a record, which `--write` writes as a table.
+ResNet-18 and an encoder that ONNX Runtime has quantized to int8, and in bfloat16; products with weights of few bits,
+and of bfloat16 by bfloat16, in which PyTorch takes part; in the others with few bits llama.cpp does. The weights of products of one row are larger than the caches.
+Their speed is given in bytes of the weights as they are stored, relative to that of a loop that reads memory. `off` is
+the largest error relative to the largest value: of products, to NumPy in float64, of networks, to ONNX Runtime in
+float32 between rounding steps. `avx2` is mlcc for CPUs without products of bytes or bfloat16. The rows of a run replace
+those of earlier ones in a record, which `--write` writes as a table.
 
 `python -m bench precisions [--only NAMES] [--peers NAMES] [--threads 1,2] [--write]`
 """
@@ -27,7 +28,7 @@ from bench.speed.session import ROOT, Competitor, Result, SessionPlan, competito
 from mlcc.tune.peak_rates import measure
 
 OURS = ("mlcc", "avx2")
-PEERS = (*OURS, "onnxruntime", "openvino", "llamacpp")
+PEERS = (*OURS, "onnxruntime", "openvino", "torch", "llamacpp")
 FOLDER = ROOT / "build" / "bench" / "precisions"
 PAGE = ROOT / "docs" / "speed.md"
 RECORD = FOLDER / "results.json"
@@ -97,12 +98,17 @@ def compare(model: Model, running: list[Competitor], plan: SessionPlan) -> list[
     onnx, arrays = FOLDER / f"{model.name}.onnx", FOLDER / f"{model.name}.npz"
     onnx.write_bytes(model.onnx)
     kinds = {f"inputs/{key}": array for key, array in model.inputs.items()}
+    kinds |= {f"weights/{key}": array for key, array in model.weights.items()}
     np.savez(arrays, **kinds, **{"expected/out": model.expected})  # type: ignore[arg-type]
     result = Node("model", tuple(model.inputs), {}, model.result, model.expected.shape)
     graph = Graph({key: array.shape for key, array in model.inputs.items()}, (result,), model.result)
+    if model.graph is None:
+        running = [c for c in running if c.peer != "torch"]
+    else:
+        graph = model.graph
     request = {
         "path": str(arrays), "graph": graph.plain(), "source": "", "folder": str(FOLDER), "onnx": str(onnx),
-        "precision": model.precision,
+        "precision": model.precision, "dtype": model.dtype,
     }  # fmt: skip
     results = race_on(request, running, plan, TOLERANCE)
     for path in (onnx, arrays):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench import imports
+from bench.speed.graph import Graph, Node
+from mlcc.ir.dtypes import DType
+from mlcc.ir.narrow_floats import decode, encode
 
 SAMPLES = 4  # random inputs that calibrate the ranges of a network's values
 BEYOND_CACHES = 80 << 20  # bytes of the weights of products of one row, so that they come from memory
@@ -19,7 +22,11 @@ BEYOND_CACHES = 80 << 20  # bytes of the weights of products of one row, so that
 
 @dataclass(frozen=True)
 class Model:
-    """An ONNX model with inputs and the expected result. `weight_bytes`: the size of the weights of products."""
+    """An ONNX model with inputs and the expected result. `weight_bytes`: the size of the weights of products.
+
+    With a `dtype` mlcc converts the float32 model, its inputs and its result. `graph` and `weights` are the same for
+    PyTorch, if it takes part.
+    """
 
     name: str
     onnx: bytes
@@ -28,6 +35,9 @@ class Model:
     result: str
     weight_bytes: int = 0
     precision: str = "f32"  # that OpenVINO is told to compute in
+    dtype: str = ""
+    graph: Graph | None = None
+    weights: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,63 @@ def network(base: str, name: str) -> Model:
     key, result = session.get_inputs()[0].name, session.get_outputs()[0].name
     (expected,) = session.run([result], {key: x})
     return Model(name, Path(target).read_bytes(), {key: x}, expected, result)
+
+
+def bfloat16_network(base: str, name: str) -> Model:
+    """A network of `bench.imports`, which competitors compute in bfloat16."""
+    import onnxruntime
+
+    imports.write(base)
+    x, path = np.load(imports.FOLDER / f"{base}.npy"), imports.FOLDER / f"{base}.onnx"
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    key, result = session.get_inputs()[0].name, session.get_outputs()[0].name
+    (expected,) = session.run([result], {key: x})
+    content = onnx_with_weights(path)
+    return Model(name, content, {key: x}, expected, result, precision="bf16", dtype="bfloat16")
+
+
+def onnx_with_weights(path: Path) -> bytes:
+    """Return a model in one file, those weights included that lie beside it."""
+    import onnx
+
+    return bytes(onnx.load(path).SerializeToString())
+
+
+def bfloat16_product(rows: int, inner: int, columns: int, name: str) -> Model:
+    """Products of bfloat16 data and weights, rounded to bfloat16; as many of one row as caches do not hold."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    random, dtype = np.random.default_rng(zlib.crc32(name.encode())), DType.of("bfloat16")
+
+    def rounded(*shape: int) -> np.ndarray:
+        return decode(encode(random.standard_normal(shape), dtype), dtype)
+
+    x = rounded(rows, inner)
+    count = -(-BEYOND_CACHES // (inner * columns * 2)) if rows == 1 else 1
+    weights = {f"w{n}": rounded(columns, inner) for n in range(count)}
+    parts = [f"y{n}" for n in range(count)]
+    nodes = [helper.make_node("Gemm", ["x", f"w{n}"], [f"y{n}"], transB=1) for n in range(count)]
+    nodes.append(helper.make_node("Concat", parts, ["y"], axis=1))
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, (rows, count * columns))
+    tensors = [numpy_helper.from_array(v, k) for k, v in weights.items()]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [given], [made], tensors), opset_imports=[helper.make_opsetid("", 21)],
+        ir_version=10,
+    )  # fmt: skip
+    graph = Graph(
+        {"x": x.shape, **{key: value.shape for key, value in weights.items()}},
+        (
+            *(Node("linear", ("x", f"w{n}"), {}, f"y{n}", (rows, columns)) for n in range(count)),
+            Node("concat", tuple(parts), {"axis": 1}, "y", (rows, count * columns)),
+        ),
+        "y",
+    )
+    expected = np.concatenate([x.astype("float64") @ w.T for w in weights.values()], 1)
+    size = count * inner * columns * 2
+    return Model(
+        name, model.SerializeToString(), {"x": x}, expected, "y", size, "bf16", "bfloat16", graph, weights
+    )  # fmt: skip
 
 
 def product(rows: int, inner: int, columns: int, kind: str, name: str) -> Model:
@@ -141,6 +208,10 @@ def _encoded(matrix: np.ndarray, kind: str, n: int) -> tuple[dict[str, Any], lis
 
 def _cases() -> list[Case]:
     cases = [Case(f"{base}_int8", functools.partial(network, base)) for base in ("resnet18", "encoder")]
+    cases += [Case(f"{base}_bf16", functools.partial(bfloat16_network, base)) for base in ("resnet18", "encoder")]
+    for rows, inner, columns in ((512, 512, 512), (1, 4096, 4096)):
+        make = functools.partial(bfloat16_product, rows, inner, columns)
+        cases.append(Case(f"bf16_{rows}x{inner}x{columns}", make))
     kinds = ("int8", "int4_g32", "int4_g64", "int4_g128", "int4_g32z")
     shapes = [(1, 4096, 4096, kind) for kind in (*kinds, "float16", "bfloat16")]
     shapes += [(1, 11008, 4096, kind) for kind in ("int8", "int4_g32")]

@@ -44,7 +44,7 @@ class Worker:
 
     def load(
         self, path: str, graph: dict[str, Any], source: str, folder: str, trials: int, level: int, onnx: str = "",
-        precision: str = "f32",
+        precision: str = "f32", dtype: str = "",
     ) -> dict[str, Any]:  # fmt: skip
         """Prepare a workload whose arrays are at `path`; return the time that took and the error of the result.
 
@@ -61,7 +61,8 @@ class Worker:
                 kind, _, name = key.partition("/")
                 kinds[kind][name] = np.array(arrays[key])
         work = Work(
-            Graph.of(graph), source, kinds["inputs"], kinds["weights"], folder, trials, onnx, level, precision
+            Graph.of(graph), source, kinds["inputs"], kinds["weights"], folder, trials, onnx, level, precision,
+            dtype,
         )  # fmt: skip
         self.ready = None
         before = forget_peak()

@@ -27,6 +27,7 @@ class Work:
     onnx: str = ""  # the file of the model, if it is written already
     level: int = 0  # of mlcc
     precision: str = "f32"  # that OpenVINO is told to compute in
+    dtype: str = ""  # of inputs, weights and results for mlcc and PyTorch, if it is not that of the model
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ import numpy as np
 
 import mlcc
 from bench.speed.peers.base import Peer, Ready, Work
+from mlcc.ir.dtypes import DType
+from mlcc.ir.narrow_floats import decode, encode
 
 
 class Mlcc:
@@ -22,20 +24,24 @@ class Mlcc:
         return {"mlcc": mlcc.__version__, "llvmlite": llvmlite.__version__}
 
     def prepare(self, work: Work) -> Ready:
-        module = mlcc.frontend.from_onnx(work.onnx) if work.onnx else mlcc.parse(work.source)
-        if work.weights:
+        if work.onnx:
+            module = mlcc.frontend.from_onnx(work.onnx, dtype=work.dtype or None)
+        else:
+            module = mlcc.parse(work.source)
+        if work.weights and not work.onnx:
             with tempfile.TemporaryDirectory() as folder:
                 np.savez(f"{folder}/weights.npz", **work.weights)
                 module = mlcc.run_passes(module, "bind-params{params=weights.npz}", folder=folder)
         artifact = mlcc.build(module, target=self.target, opt_level=work.level)
         executable = mlcc.load(artifact)
-        given = [work.inputs[name] for name in work.graph.params if name in work.inputs]
+        dtype = DType.of(work.dtype or "float32")
+        given = [encode(work.inputs[name], dtype) for name in work.graph.params if name in work.inputs]
         shape = next(n.shape for n in work.graph.nodes if n.out == work.graph.result)
-        out = np.empty(shape, np.float32)
+        out = encode(np.zeros(shape), dtype)
         function = executable["main"]
         return Ready(
             function.bind(*given, out=out),
-            lambda: out,
+            lambda: decode(out, dtype),
             lambda: executable.time_evaluator("main", number=1, repeat=5, min_seconds=2e-3)(*given).median,
             size=lambda: len(artifact.emit(artifact.loadable)),
             plain=lambda: function(*given),

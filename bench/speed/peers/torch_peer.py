@@ -18,6 +18,10 @@ def operator(node: Node) -> Callable[..., Any]:
     match node.op:
         case "matmul":
             return F.linear if len(node.args) == 3 else torch.matmul
+        case "linear":
+            return F.linear
+        case "concat":
+            return lambda *parts: torch.cat(parts, attrs["axis"])
         case "add":
             return torch.add
         case "multiply":
@@ -62,7 +66,7 @@ class Model(torch.nn.Module):
         nodes = with_biases(graph, weights)
         tensors = {n: torch.from_numpy(w) for n, w in weights.items()}
         for node in nodes:  # nn.Linear keeps its weights transposed, biases are flat
-            if len(node.args) == 3 and node.op != "nn.layer_norm":
+            if len(node.args) == 3 and node.op in ("matmul", "nn.conv2d"):
                 tensors[node.args[2]] = tensors[node.args[2]].reshape(-1)
                 if node.op == "matmul":
                     tensors[node.args[1]] = tensors[node.args[1]].T.contiguous()
@@ -108,15 +112,16 @@ class Torch:
         return Model(work.graph, work.weights).eval()
 
     def prepare(self, work: Work) -> Ready:
-        model = self.model(work)
-        given = [torch.from_numpy(work.inputs[n]) for n in work.graph.params if n in work.inputs]
+        dtype = getattr(torch, work.dtype or "float32")
+        model = self.model(work).to(dtype)
+        given = [torch.from_numpy(work.inputs[n]).to(dtype) for n in work.graph.params if n in work.inputs]
 
         def call() -> Any:
             with torch.inference_mode():
                 return model(*given)
 
         kept = Kept(call)
-        return Ready(kept, lambda: kept.value.numpy())  # type: ignore[attr-defined]
+        return Ready(kept, lambda: kept.value.float().numpy())  # type: ignore[attr-defined]
 
 
 def make(threads: int) -> Peer:
