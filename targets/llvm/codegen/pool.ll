@@ -1,8 +1,10 @@
 ; The thread pool of parallel loops. An object that has such a loop carries this text, with the system calls of its
 ; architecture in place of $names; the weak symbols are one copy in a process (docs/abi.md).
 ;
-; A job is a body, a context, and a range of indices in chunks that a counter hands out. It is open while it may be
-; joined: the caller opens it, works on it, closes it, and waits only for the workers that are inside, never for one that
+; A job is a body, a context, and indices in chunks, of which every thread has a range of its own: neighbouring chunks,
+; each range with a counter that hands them out. Who is done with its range helps with the others. So a thread works on
+; the same part of the data in every job of as many chunks, while it is in that core's caches: a line that another core
+; wrote takes several times as long. A job is open while it may be joined: the caller opens it, works on it, closes it, and waits only for the workers that are inside, never for one that
 ; is still asleep or has no CPU. A worker goes inside before it looks whether the job is open, and the caller closes the
 ; job before it looks who is inside, all sequentially consistent: so either the worker finds it closed or the caller waits.
 ;
@@ -13,7 +15,7 @@
   i32, [15 x i32],                ; 0 turn: changes with every job; workers wait for that
   i32, [15 x i32],                ; 2 open: whether the job may be joined; 3.0 the CPU of its caller, -1 if unknown
   i32, i32, [14 x i32],           ; 4 inside: workers that may be at the job; 5 waiting: the caller sleeps until none is
-  i64, [7 x i64],                 ; 7 next: the chunk to be handed out
+  i64, [7 x i64],                 ; 7 ranges of chunks that the job has
   i32, i32, [14 x i32],           ; 9 tickets given to workers that join; 10 places there are
   ptr, ptr, i64, i64, i64, i64,   ; 12 body, 13 context, 14 indices, 15 in a chunk, 16 chunks, 17 failure
                                   ;    (the first chunk that failed << 32 | its code; -1: none)
@@ -22,7 +24,8 @@
   i64,                            ; 24 when there was a short job last that found all workers asleep
   [$slots x { i32, i32 }],        ; 25 of a worker: its thread id, and 0: awake; 1: asleep; -1: its affinity is being
                                   ;    changed; -2 - n: not to wake on CPU n (the last slot is nobody's)
-  [$slots x [16 x i64]]           ; 26 of a worker that is not to wake on a CPU: its affinity before
+  [$slots x [16 x i64]],          ; 26 of a worker that is not to wake on a CPU: its affinity before
+  [$ranges x [8 x i64]]           ; 27 of a range: the chunk to be handed out next (a line each)
 }
 
 @mlcc_pool_v1_page = weak global ptr null, align 8
@@ -163,7 +166,7 @@ give.up:
 post:
   %tickets.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 9
   %places.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 10
-  %next.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 7
+  %ranges.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 7
   %body.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 12
   %context.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 13
   %n.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 14
@@ -176,9 +179,21 @@ post:
   store i64 %chunk, ptr %chunk.p, align 8
   store i64 %chunks, ptr %chunks.p, align 8
   store atomic i64 -1, ptr %failure.p monotonic, align 8
-  store atomic i64 0, ptr %next.p monotonic, align 8
   store atomic i32 0, ptr %tickets.p monotonic, align 4
   store i32 %helpers, ptr %places.p, align 4
+  %ranges = call i64 @llvm.smin.i64(i64 %most, i64 $ranges)
+  store i64 %ranges, ptr %ranges.p, align 8
+  br label %lay
+lay:
+  %r = phi i64 [ 0, %post ], [ %r.next, %lay ]
+  %r.first = mul i64 %r, %chunks
+  %r.begin = udiv i64 %r.first, %ranges
+  %counter.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 27, i64 %r, i64 0
+  store atomic i64 %r.begin, ptr %counter.p monotonic, align 8
+  %r.next = add i64 %r, 1
+  %r.more = icmp ult i64 %r.next, %ranges
+  br i1 %r.more, label %lay, label %admit
+admit:
   %open.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 2
   %cpu = call i32 @mlcc_pool_cpu()
   call void @mlcc_pool_spread(ptr %page, i32 %cpu, i32 %helpers)
@@ -194,7 +209,7 @@ rouse:
   %roused = call i64 (i64, ...) @syscall(i64 $futex, ptr %turn.p, i32 129, i32 %helpers)
   br label %share
 share:
-  call void @mlcc_pool_drain(ptr %page)
+  call void @mlcc_pool_drain(ptr %page, i64 0)
   store atomic i32 0, ptr %open.p seq_cst, align 4
   call void @mlcc_pool_join(ptr %page)
   %failure = load atomic i64, ptr %failure.p monotonic, align 8
@@ -245,27 +260,47 @@ one:
   ret i32 1
 }
 
-; Work on chunks until all are handed out. After an error no further ones are; those before it are all under way, so the
-; least number that fails is that of the chunk where a serial loop would have failed first.
-define internal void @mlcc_pool_drain(ptr %page) $attributes {
+; Work on chunks until all are handed out: those of the range `home` first, then of the ranges after it. After an error no
+; chunk behind that one is begun, and all before it are: so the least number that fails is that of the chunk where a
+; serial loop would have failed first.
+define internal void @mlcc_pool_drain(ptr %page, i64 %home) $attributes {
 entry:
-  %next.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 7
+  %ranges.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 7
   %body.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 12
   %context.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 13
   %n.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 14
   %chunk.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 15
   %chunks.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 16
   %failure.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 17
+  %ranges = load i64, ptr %ranges.p, align 8
   %body = load ptr, ptr %body.p, align 8
   %context = load ptr, ptr %context.p, align 8
   %n = load i64, ptr %n.p, align 8
   %chunk = load i64, ptr %chunk.p, align 8
   %chunks = load i64, ptr %chunks.p, align 8
-  br label %again
-again:
-  %number = atomicrmw add ptr %next.p, i64 1 acq_rel
-  %left = icmp ult i64 %number, %chunks
-  br i1 %left, label %work, label %done
+  br label %range
+range:
+  %turn = phi i64 [ 0, %entry ], [ %turn.next, %next ]
+  %place = add i64 %home, %turn
+  %r = urem i64 %place, %ranges
+  %r.next = add i64 %r, 1
+  %r.chunks = mul i64 %r.next, %chunks
+  %r.end = udiv i64 %r.chunks, %ranges
+  %counter.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 27, i64 %r, i64 0
+  br label %look
+look:
+  %seen = load atomic i64, ptr %counter.p monotonic, align 8
+  %some = icmp ult i64 %seen, %r.end
+  br i1 %some, label %take, label %next
+take:
+  %number = atomicrmw add ptr %counter.p, i64 1 acq_rel
+  %left = icmp ult i64 %number, %r.end
+  br i1 %left, label %check, label %next
+check:
+  %failure = load atomic i64, ptr %failure.p monotonic, align 8
+  %failed.chunk = lshr i64 %failure, 32
+  %behind = icmp ugt i64 %number, %failed.chunk
+  br i1 %behind, label %next, label %work
 work:
   %begin = mul i64 %number, %chunk
   %room = sub i64 %n, %begin
@@ -274,14 +309,17 @@ work:
   %end = add i64 %begin, %count
   %code = call i32 %body(ptr %context, i64 %begin, i64 %end)
   %good = icmp eq i32 %code, 0
-  br i1 %good, label %again, label %failed
+  br i1 %good, label %look, label %failed
 failed:
-  %place = shl i64 %number, 32
+  %number.high = shl i64 %number, 32
   %code.wide = zext i32 %code to i64
-  %failure = or i64 %place, %code.wide
-  %f = atomicrmw umin ptr %failure.p, i64 %failure acq_rel
-  %s = atomicrmw umax ptr %next.p, i64 %chunks acq_rel
-  br label %done
+  %own.failure = or i64 %number.high, %code.wide
+  %f = atomicrmw umin ptr %failure.p, i64 %own.failure acq_rel
+  br label %next
+next:
+  %turn.next = add i64 %turn, 1
+  %more = icmp ult i64 %turn.next, %ranges
+  br i1 %more, label %range, label %done
 done:
   ret void
 }
@@ -540,6 +578,7 @@ entry:
   %caller.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 3, i64 0
   %slots.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 18, i64 0
   %number = atomicrmw add ptr %slots.p, i64 1 monotonic
+  %home = add i64 %number, 1
   %has.slot = icmp ult i64 %number, $last_slot
   %slot = select i1 %has.slot, i64 %number, i64 $last_slot
   %id.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 25, i64 %slot, i32 0
@@ -598,7 +637,7 @@ join:
   %has.place = icmp slt i32 %ticket, %places
   br i1 %has.place, label %work, label %leave
 work:
-  call void @mlcc_pool_drain(ptr %page)
+  call void @mlcc_pool_drain(ptr %page, i64 %home)
   br label %leave
 leave:
   %before = atomicrmw sub ptr %inside.p, i32 1 seq_cst

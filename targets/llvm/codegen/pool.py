@@ -23,6 +23,7 @@ MOST_THREADS = 1024
 LONG = 64_000  # nanoseconds of work for which sleeping threads are woken: there a wake begins to pay
 _HANDLER_STACK = 16_384  # bytes, for handlers of faults in a worker
 _PROCESS_OFFSET = 400  # of the field in %mlcc_pool that follows the state of the pool
+_RANGES = 16  # of chunks that a job has at most, one for each thread
 _SLOTS = 4  # of workers that are kept off the caller's CPU when they are woken; the last one is nobody's
 
 _X86_64 = {
@@ -58,5 +59,5 @@ def pool_text(triple: str) -> str:
     lines = (line.partition(";")[0].rstrip() for line in text.splitlines())
     values = {**_SYSTEMS[triple.partition("-")[0]], "process_offset": str(_PROCESS_OFFSET), "most": str(MOST_THREADS)}
     values.update(attributes=_ATTRIBUTES, long=str(LONG), handler_stack=str(_HANDLER_STACK))
-    values.update(slots=str(_SLOTS), last_slot=str(_SLOTS - 1), slot_bytes=str(8 * _SLOTS))
+    values.update(ranges=str(_RANGES), slots=str(_SLOTS), last_slot=str(_SLOTS - 1), slot_bytes=str(8 * _SLOTS))
     return Template("\n".join(line for line in lines if line)).substitute(values)
