@@ -15,6 +15,7 @@ from math import prod
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
+from mlcc.passes.auto_schedule.data_strips import Strips, choose_strips, place_copy
 from mlcc.passes.auto_schedule.dot_groups import (
     DotGroups,
     form_dot_groups,
@@ -40,6 +41,7 @@ from mlcc.passes.auto_schedule.products import (
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.auto_schedule.tiles import PARTS, Tile, tiles
 from mlcc.passes.auto_schedule.widen_half import widened_dtype
+from mlcc.passes.lowering.loop_partition import ALONE, PARTITION
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 MAX_UNROLLED = 16  # most steps of the reduction that are unrolled
@@ -61,12 +63,19 @@ def conv(kernel: Kernel) -> str:
     parallel = is_worth_parallelizing(kernel, product.stage)
     depth_multiples = {groups.place: groups.size} if groups else None
     epilogue = accumulate_locally(kernel, block, product, max(tile.columns, panel_columns), tile.rows, depth_multiples)
-    others += _prepare_data(kernel, block, product, data, groups)
+    copies = _prepare_data(kernel, block, product, data, groups)
+    strips = choose_strips(kernel, product, data, weights) if copies and parallel and groups is None else None
     others += _pack_weights(
         kernel, block, weights, product, panel_columns if weights is product.rhs else tile.rows, groups
     )
     order = _outer_axes(kernel, product, weights, data, tile)
-    outer, depth = _schedule_tiles(kernel, block, epilogue, product, tile, order, groups)
+    outer, depth = _schedule_tiles(kernel, block, epilogue, product, tile, order, groups, strips)
+    if strips is not None:
+        loops, lanes, name = outer[: strips.depth], element_lanes(kernel, product), kernel.sch.get(copies[0]).name
+        if place_copy(kernel, copies[0], strips, loops[-1], lanes, _stride(product) > 0):
+            kernel.say(f"`{name}`: vectors of {lanes}, by each task for its {strips.rows} rows of results")
+            copies, outer = [], [loop for loop in loops if tir.const_int(kernel.sch.get(loop).extent) != 1]
+    others += copies
     if parallel:
         parallelize_outer(kernel, outer)
     kernel.sch.decompose_reduction(block, depth)
@@ -284,17 +293,24 @@ def _schedule_tiles(
     tile: Tile,
     axis_order: list[int],
     groups: DotGroups | None,
+    strips: Strips | None,
 ) -> tuple[list[LoopRV], LoopRV]:
     """Schedule the sums over the window and the stores, tile by tile.
 
-    Return the loops over tiles and the first reduction loop.
+    Return the loops over tiles, those over strips first, and the first reduction loop.
     """
     sch = kernel.sch
     loops = kernel.loops(block)
     panel, vectors, lane = sch.split(loops[product.n], [None, tile.vectors, tile.lanes])
     strip, row = sch.split(loops[product.m], [None, tile.rows])  # type: ignore[index]
     tile_loops = {product.n: panel, product.m: strip}
-    outer = [tile_loops.get(p) or loops[p] for p in axis_order]
+    lead: list[LoopRV] = []
+    if strips is not None:
+        lead, axis_order = [loops[p] for p in strips.lead], [p for p in axis_order if p not in strips.lead]
+        strip_loop, loops[strips.axis] = sch.split(loops[strips.axis], [None, strips.rows])
+        sch.annotate(loops[strips.axis], PARTITION, ALONE)  # the last strip may have fewer rows
+        lead.append(strip_loop)
+    outer = [*lead, *(tile_loops.get(p) or loops[p] for p in axis_order)]
     members: list[LoopRV] = []
     if groups is not None:
         loops[groups.place], *members = sch.split(loops[groups.place], [None, groups.size])

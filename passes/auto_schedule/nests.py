@@ -96,7 +96,7 @@ def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
     if parallel:
         notes += [words for words in (_parallelize(kernel, stage, groups, fused),) if words]
     if vector is not None and _separates_phases(stage, vector):
-        _unroll_inner(kernel, fused[1:])
+        unroll_inner(kernel, fused[1:])
     return f"`{stage.block.name}`: {', '.join(notes) or 'serial: too little work'}"
 
 
@@ -109,7 +109,7 @@ def _separates_phases(stage: Stage, vector: int) -> bool:
     return conditional and any(step not in (0, 1) for step in stage.steps_by(vector))
 
 
-def _unroll_inner(kernel: Kernel, loops: list[LoopRV]) -> None:
+def unroll_inner(kernel: Kernel, loops: list[LoopRV]) -> None:
     """Unroll the innermost of nested loops up to a number of vectors, so that their conditions are constants."""
     count = 1
     for handle in reversed(loops):

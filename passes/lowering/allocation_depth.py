@@ -264,8 +264,31 @@ class _CoverProof:
     def _between(self, low: Expr, index: Expr, high: Expr) -> bool:
         """Prove low <= index <= high, for the index itself or its range over the load's own loops (of any extent)."""
         prove = self._analyzer.prove
-        loops = self._load.loops(self._common)
-        reach = eval_set(index, {x.var: from_range(tir.Range(x.min, x.extent)) for x in loops if _has_unit_step(x)})
+        loops = {
+            x.var: from_range(tir.Range(x.min, x.extent)) for x in self._load.loops(self._common) if _has_unit_step(x)
+        }
+        reach = eval_set(index, loops)
         least, most = reach.low, reach.high
         from_low = prove(c.less_equal(low, index)) or (least is not None and prove(c.less_equal(low, least)))
-        return from_low and (prove(c.less_equal(index, high)) or (most is not None and prove(c.less_equal(most, high))))
+        if not from_low:
+            return False
+        if prove(c.less_equal(index, high)) or (most is not None and prove(c.less_equal(most, high))):
+            return True
+        # the conditions of the load may bound it where the store's rows end: keep the variables that these mention
+        limits = _alternatives(high)
+        guarded = _vars([guard for guard, _ in self._load.guards])
+        within = eval_set(index, {var: span for var, span in loops.items() if var not in guarded}).high
+        bounds = [bound for bound in (within, index, most) if bound is not None]
+        return len(limits) > 1 and all(any(prove(c.less_equal(b, limit)) for b in bounds) for limit in limits)
+
+
+def _alternatives(high: Expr) -> list[Expr]:
+    """Return the expressions of which `high` is the least, where it is a sum with a minimum."""
+    match high:
+        case tir.Min(lhs=lhs, rhs=rhs):
+            return [*_alternatives(lhs), *_alternatives(rhs)]
+        case tir.Add(lhs=lhs, rhs=rhs):
+            return [c.add(a, b) for a in _alternatives(lhs) for b in _alternatives(rhs)]
+        case tir.Sub(lhs=lhs, rhs=rhs):
+            return [c.sub(a, rhs) for a in _alternatives(lhs)]
+    return [high]

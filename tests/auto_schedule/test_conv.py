@@ -8,7 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import mlcc
+from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.ir.node import find
 from tests.auto_schedule.kernels import assert_same_results, chosen, graph, lowered
 
 LAYOUTS = {
@@ -86,6 +88,46 @@ def test_where_phases_of_copied_rows_end_is_known_at_compile_time(channels: int,
     printed = mlcc.script(assert_same_results(mod, target="llvm{cpu=x86-64-v4}"))
     lines = printed[: printed.index('T.block("x_pad")')].splitlines()[-5:]
     assert sum("in T.unroll(" in line for line in lines) == unrolled
+
+
+TWO = "llvm{cpu=x86-64-v4 num-cores=2}"
+
+
+@pytest.mark.parametrize(
+    ("layout", "sizes", "channels", "window", "more"),
+    [
+        ("NCHW", [67, 67], (13, 11), [5, 5], {"stride": 3, "padding": 2}),  # 23 rows: the last strip has fewer
+        ("NCHW", [31, 31], (13, 13), [5, 5], {"stride": 2}),
+        ("NCHW", [53, 53], (67, 17), [3, 3], {"stride": 3, "padding": 1}),
+        ("NCHW", [29, 31], (13, 16), [3, 3], {"stride": 2, "batch": 3, "padding": 1}),
+        ("NHWC", [53, 41], (8, 40), [3, 3], {"padding": 1}),
+        ("NHWC", [37, 41], (8, 40), [3, 5], {"stride": 2, "padding": 2, "batch": 2, "dilation": 2}),
+        ("NHWC", [29, 29], (8, 40), [3, 3], {"padding": 1, "dtype": "float64"}),
+    ],
+)
+def test_each_task_copies_the_data_of_its_rows(
+    layout: str, sizes: list, channels: tuple, window: list, more: dict
+) -> None:
+    """The copy is the task's own: allocated and written inside the parallel loop, and of a part of the rows."""
+    mod = convolution(layout, sizes, channels, window, **more)
+    (found,) = chosen(mod, TWO).values()
+    assert any("by each task" in choice for choice in found.choices)
+    made = assert_same_results(mod, target=TWO)
+    steps = (
+        "init-empty-reductions,simplify-arg-updates,realize-blocks,simplify-divisions,serialize-threads,reuse-outputs"
+    )
+    lowered_code = mlcc.run_passes(made, f"{steps},compact-buffers", target=TWO)
+    (func,) = (f for f in lowered_code.functions.values() if isinstance(f, tir.PrimFunc))
+    parallel = [loop for loop in find(func.body, tir.For) if loop.kind is tir.ForKind.PARALLEL]
+    copied = [a.buffer for loop in parallel for a in find(loop.body, tir.AllocBuffer) if "pad" in a.buffer.name]
+    whole = channels[0] * np.prod(sizes) * more.get("batch", 1)
+    assert [b for b in copied if b.scope == "global" and np.prod([tir.const_int(n) for n in b.shape]) < whole]
+
+
+@pytest.mark.parametrize("target", ["llvm{cpu=x86-64-v4 num-cores=1}", "llvm{cpu=x86-64-v4 num-cores=2 l2=4096}"])
+def test_data_are_copied_at_once_for_one_core_and_for_weights_that_exceed_the_cache(target: str) -> None:
+    (found,) = chosen(convolution("NCHW", [67, 67], (13, 11), [5, 5], 3, padding=2), target).values()
+    assert not any("by each task" in choice for choice in found.choices)
 
 
 @pytest.mark.parametrize("size", [21, 56])

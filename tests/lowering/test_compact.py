@@ -91,6 +91,37 @@ for i in range(3):
 """, {"X": ("i", "20")})  # fmt: skip
 
 
+def test_windows_whose_last_strip_has_fewer_rows() -> None:
+    """The copy ends with the data, and the reads end where the condition on rows says."""
+    case("""
+X = T.alloc_buffer((25,), "int32")
+for i in range(4):
+    for k in range(9):
+        if i * 6 + k < 25:
+            X[i * 6 + k] = A[i * 6 + k] + 1
+    for k in range(3):
+        for r in range(5):
+            if i * 3 + k < 11:
+                B[(i * 3 + k) * 5 + r] = X[(i * 3 + k) * 2 + r]
+""", {"X": ("i", "9")})  # fmt: skip
+
+
+def test_windows_past_the_copied_rows_keep_a_buffer_outside() -> None:
+    case("""
+X = T.alloc_buffer((32,), "int32")
+for k in range(32):
+    X[k] = 0
+for i in range(4):
+    for k in range(9):
+        if i * 6 + k < 24:
+            X[i * 6 + k] = A[i * 6 + k] + 1
+    for k in range(3):
+        for r in range(5):
+            if i * 3 + k < 11:
+                B[(i * 3 + k) * 5 + r] = X[(i * 3 + k) * 2 + r]
+""", {"X": ("32",)})  # fmt: skip
+
+
 def test_values_of_earlier_iterations_keep_a_buffer_outside() -> None:
     case("""
 X = T.alloc_buffer((64,), "int32")
