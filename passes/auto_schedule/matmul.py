@@ -51,6 +51,9 @@ MAX_ROW_MAJOR_BYTES = 768 << 10  # bytes: rows of a larger operand miss the TLB
 # multiplications that fit the decoded code; the expected relative time with more
 MAX_UNROLLED_PRODUCTS, LONG_CODE_COST = 96, 1.3
 CROSSING_COST = 1.015  # relative time of half vectors that are read in rows, where they often cross cache lines
+PACKING_COST = 10.0  # of an element of a panel, in multiplications
+SHARING_COST = 20.0  # the same, of one that another core reads
+MAX_SERIAL_COST = 1.02  # relative time with one thread of tiles whose panels are packed by each task
 MAX_UNROLLED = 8  # most steps of the reduction that are unrolled
 
 MIN_DOT_VECTORS = 16  # least vectors per dot product for the lane sum to be negligible
@@ -89,8 +92,9 @@ class MatmulPlan:
     `pack_rhs` packs the right operand, which vectors are loaded from, into panels; `pack_lhs` packs the left one into
     strips, padded to whole tiles; otherwise the tail is a smaller tile. `outer` is the order of the outer axes. Copies
     are made inside the first `level` of them, so that those for one matrix of a batch are read while they are in the
-    cache. `panels_per_strip` panels are multiplied by each strip before the next one.
-    `unrolled` steps of the depth are unrolled. `groups` describes how bytes are accumulated in groups. `copy_dtype` is
+    cache; with one more, each panel is packed by the task that multiplies it, and stays with its core.
+    `panels_per_strip` panels are multiplied by each strip before the next one. `unrolled` steps of the depth are
+    unrolled. `groups` describes how bytes are accumulated in groups. `copy_dtype` is
     the type of copies if it is not that of the operands. `shared_panel_columns` is the width of the panels that
     versions of the kernel share, or 0.
     """
@@ -114,9 +118,11 @@ class MatmulPlan:
     def __str__(self) -> str:
         tile = f"tiles of {self.tile.rows} rows and {self.tile.vectors} vectors of {self.tile.lanes}"
         copies = ["panels of the right operand"] * self.pack_rhs + ["strips of the left one"] * self.pack_lhs
-        each = " for each matrix of the batch" if self.level and copies else ""
+        in_tasks = self.level > len(self.outer)
+        each = ", by the task that multiplies them" if in_tasks else " for each matrix of the batch"
         in_groups = f"; {self.groups}" if self.groups else ""
-        return f"{tile}; {' and '.join(copies) or 'operands as they are'}{each}{in_groups}"
+        made = f"{' and '.join(copies)}{each if self.level else ''}" if copies else "operands as they are"
+        return f"{tile}; {made}{in_groups}"
 
 
 def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None) -> MatmulPlan:
@@ -157,8 +163,15 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
         ((crossing if tile.lanes < lanes else 1.0) / tile.efficiency(m, n, heights), tile)
         for tile in tiles(facts, m, n, lanes, reserved, halves, panel_columns, heights=heights)
     ]
-    tile = choose_tile(kernel, sorted(candidates, key=itemgetter(0)), PARTS)
+    candidates.sort(key=itemgetter(0))
     lhs_along_rows = product.m is not None and product.contiguous_axis(product.lhs) == product.m
+    packed_each_call = pack_rhs and not is_constant and groups is None and not widened_dtype(product)
+    own = None
+    if packed_each_call and not product.outer and not lhs_along_rows:
+        own = _tile_of_own_panels(kernel, product, [tile for _, tile in candidates])
+    if own is not None:
+        candidates = [(candidates[0][0], own), *(pair for pair in candidates if pair[1] != own)]
+    tile = choose_tile(kernel, candidates, PARTS)
     rhs_in_l1 = rhs_bytes is not None and rhs_bytes <= facts.l1_bytes // 2
     if groups is not None:
         pack_lhs = product.contiguous_axis(product.lhs) != groups.place
@@ -174,6 +187,10 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
         level = kernel.choose(
             "level", "batch loops that copies are made in", nearest_first(level, range(len(rhs_axes) + 1))
         )
+    if own is not None and not pack_lhs:
+        level = kernel.choose(
+            "level", "1: each task packs the panel that it multiplies; 0: all are packed first", [1, 0]
+        )
     return MatmulPlan(
         tile,
         pack_rhs,
@@ -186,6 +203,38 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
         widened_dtype(product),
         panel_columns,
     )
+
+
+def _tile_of_own_panels(kernel: Kernel, product: Contraction, candidates: list[Tile]) -> Tile | None:
+    """Return the tile with the least expected time on all cores if each task packs the panel that it multiplies.
+
+    None if the best of `candidates`, with panels that are packed before and shared, is expected to be faster: where
+    there are few panels for the cores.
+    """
+    m, n, depth, cores = product.extent(product.m), product.extent(product.n), product.depth, kernel.facts.cores
+    if cores == 1 or not m or not n or not depth or not is_worth_parallelizing(kernel, product.stage):
+        return None
+    fits = kernel.facts.l2_bytes // (depth * product.rhs.buffer.dtype.bytes)  # columns of a panel
+
+    def times(tile: Tile) -> tuple[float, float]:
+        """Return the time of all tasks, and of the thread that ends last, in multiplications for each step."""
+        vectors = -(-n // tile.lanes)
+        per_vector = m * tile.lanes / tile.efficiency(m, n) + PACKING_COST * tile.lanes
+        panels = [min(tile.vectors, vectors - at) * per_vector for at in range(0, vectors, tile.vectors)]
+        loads = [0.0] * cores
+        for panel in panels:
+            loads[loads.index(min(loads))] += panel
+        return sum(panels), max(loads)
+
+    serial = times(candidates[0])[0]
+    shared = serial / cores + (PACKING_COST + SHARING_COST) * n * (1 - 1 / cores)
+    own = [
+        (time, at)
+        for at, tile in enumerate(candidates)
+        for whole, time in (times(tile),)
+        if tile.columns <= fits and whole <= serial * MAX_SERIAL_COST and time < shared
+    ]
+    return candidates[min(own)[1]] if own else None
 
 
 def _panels_per_strip(kernel: Kernel, product: Contraction, tile: Tile, shared: bool) -> int:
@@ -252,6 +301,8 @@ def _place_copy(
 ) -> list[BlockRV]:
     """Place a copy at its loop level and set its layout; return it if its loops are still to be scheduled."""
     level = plan.level if all(copy.operand.has(p) for p in plan.outer[: plan.level]) else 0
+    if level > len(plan.outer) and copy.operand is not product.rhs:
+        level = 0  # the loop over panels
     if level:
         try:
             kernel.sch.compute_at(copy.block, outer[level - 1], preserve_unit_loops=True)

@@ -94,6 +94,37 @@ def test_batches_have_their_panels_where_they_use_them(form: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("form", "sizes"),
+    [
+        ("mk,nk->mn", {"m": 127, "n": 97, "k": 19}),
+        ("mk,nk->mn", {"m": 33, "n": 45, "k": 5}),
+        ("mk,kn->mn", {"m": 31, "n": 53, "k": 7}),
+        ("mk,kn->mn", {"m": 40, "n": 97, "k": 11}),
+    ],
+)
+@pytest.mark.parametrize("epilogue", ["", "bias"])
+def test_each_task_packs_the_panel_that_it_multiplies(form: str, sizes: dict[str, int | str], epilogue: str) -> None:
+    """Panels that are shared would move from core to core in every call."""
+    product = Product(form, sizes, epilogue=epilogue)
+    found = made(product, small(cores=2))
+    assert "by the task that multiplies them" in found.choices[0]
+    assert found.func is not None
+    lowered_func = lower_func(found.func, {}, LowerOptions(vector_bytes=64))
+    (loop,) = (n for n in walk(lowered_func.body) if isinstance(n, tir.For) and n.kind is tir.ForKind.PARALLEL)
+    assert any(isinstance(n, tir.AllocBuffer) and n.buffer.scope == "global" for n in walk(loop.body))
+    arrays = product.arrays({}, 2)
+    run_prim_func(found.func, arrays)
+    assert_right(product, arrays, 2)
+    assert "by the task" not in made(product, small(cores=1)).choices[0]
+
+
+def test_few_panels_for_the_cores_are_packed_before_and_shared() -> None:
+    wide = CpuFacts.of("llvm{triple=x86_64-linux-gnu cpu=x86-64-v4 num-cores=16}")
+    assert "by the task" not in made(Product("mk,nk->mn", {"m": 512, "n": 97, "k": 512}), wide).choices[0]
+    assert "by the task" in made(Product("mk,nk->mn", {"m": 512, "n": 4096, "k": 512}), wide).choices[0]
+
+
+@pytest.mark.parametrize(
     ("rule", "product"),
     [
         ("matvec", Product("k,kn->n", {"n": 21, "k": 13}, epilogue="bias-relu")),
