@@ -1,13 +1,14 @@
 """Plan where a kernel's temporary buffers are: on the stack, in the caller's workspace, or on the heap.
 
-Small buffers of constant size are on the stack, up to a limit on their sum. Others are in the workspace, where buffers
-with disjoint live ranges share memory. Buffers whose size cannot be computed at entry (it depends on more than symbols
-and parameters) are on the heap, and are freed on every exit.
+Small buffers of constant size are on the stack, up to a limit on their sum; tiles that may live in registers take
+precedence, for only what is on the stack is promoted to registers. Others are in the workspace, where buffers with
+disjoint live ranges share memory. Buffers whose size cannot be computed at entry (it depends on more than symbols and
+parameters) are on the heap, and are freed on every exit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mlcc.errors import CompileError, error
@@ -18,6 +19,7 @@ from mlcc.ir.node import Node, children, holds, walk
 from mlcc.ir.tir import ForKind
 
 ALIGNMENT = 64
+REGISTER_BYTES = 32 * 64  # of the vector registers of a CPU, at most: what a tile may take that lives there
 _MAX_BYTES = 1 << 46  # sums of such sizes still fit 64 bits
 
 
@@ -42,7 +44,6 @@ class KernelMemory:
         self, body: tuple[tir.Stmt, ...], known: set[tir.Var], stack_bytes: int, callee_bytes: int = 0
     ) -> None:
         self._entry_variables = known
-        self._stack_left = stack_bytes
         self._fixed: dict[tir.Var, int | None] = {}  # offset in the workspace; None on the stack
         self._symbolic: dict[tir.Var, tir.Expr] = {}  # offset beyond the constant part
         self._heap: list[tir.Var] = []
@@ -50,9 +51,10 @@ class KernelMemory:
         self._dynamic: tir.Expr = tir.IntImm(INT64, 0)
         self._stmt_number = 0
         self._last_use: dict[tir.Var, int] = {}
-        shared = (a.buffer.alignment for a in _allocations(body) if a.buffer.scope.startswith("shared"))
-        self.alignment = max(ALIGNMENT, *shared, 0)
-        if any(True for _ in _allocations(body)):
+        buffers = [allocation.buffer for allocation in _allocations(body)]
+        self.alignment = max(ALIGNMENT, *(b.alignment for b in buffers if b.scope.startswith("shared")), 0)
+        self._stack = _stack_buffers(buffers, stack_bytes)
+        if buffers:
             self._find_uses(body)
             self._stmt_number = 0
             self._place_buffers(body, [])
@@ -104,8 +106,7 @@ class KernelMemory:
         data = buffer.data
         size = byte_size(buffer)
         if isinstance(size, int):
-            if size <= self._stack_left:
-                self._stack_left -= max(size, 1)
+            if data in self._stack:
                 self._fixed[data] = None
                 return None
             size = self._aligned(size)
@@ -143,6 +144,17 @@ class KernelMemory:
     def heap_buffers(self) -> tuple[tir.Var, ...]:
         """The data variables of the buffers on the heap."""
         return tuple(self._heap)
+
+
+def _stack_buffers(buffers: Sequence[tir.Buffer], stack_bytes: int) -> set[tir.Var]:
+    """Choose buffers of at most `stack_bytes` together, those that fit into registers first; return their data."""
+    sizes = [(data, size) for data, size in ((b.data, byte_size(b)) for b in buffers) if isinstance(size, int)]
+    chosen: set[tir.Var] = set()
+    for data, size in sorted(sizes, key=lambda item: item[1] > REGISTER_BYTES):
+        if size <= stack_bytes:
+            stack_bytes -= max(size, 1)
+            chosen.add(data)
+    return chosen
 
 
 def is_parallel(stmt: tir.Stmt) -> bool:

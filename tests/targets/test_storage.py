@@ -58,6 +58,22 @@ def test_the_stack_is_bounded_in_sum() -> None:
     assert workspace(native) == 2 * 448  # two of eight on the stack
 
 
+def test_tiles_that_fit_into_registers_have_the_stack_before_larger_buffers() -> None:
+    """Only what is on the stack is promoted to registers, however much an earlier buffer takes."""
+    size, b = 3800, c.make_buffer("B", (3800,), "int32")
+    large, tile = c.make_buffer("L", (size,), "int32"), c.make_buffer("T", (448,), "int32")
+    i, j, k = var("i"), var("j"), var("k")
+    body = [
+        tir.AllocBuffer(large), loop(i, size, c.store(large, i, i)),
+        tir.AllocBuffer(tile), loop(j, 448, c.store(tile, c.mul(j, 5), j)),
+        loop(k, size, c.store(b, c.add(c.load(large, c.sub(size - 1, k)), c.load(tile, c.floormod(k, 448))), k)),
+    ]  # fmt: skip
+    native, out = Native(func([b], body)), np.zeros(size, "int32")
+    assert native(out) == 0
+    np.testing.assert_array_equal(out, np.arange(size)[::-1] + np.arange(size) % 448 * 5)
+    assert workspace(native) == size * 4 // 64 * 64 + 64  # 15200 bytes alone would fit on the stack, both do not
+
+
 def test_values_live_across_a_loop_that_uses_them_late() -> None:
     """T is written before the loop and read at its end; U is written and read inside, and must not take its place."""
     size = 3000
