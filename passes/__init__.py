@@ -99,6 +99,7 @@ PASSES: dict[str, str | type[Pass]] = {  # registered passes are classes
     "select-parallel-loops": "mlcc.passes.lowering.parallel:SelectParallelLoops",
     "select-unrolled-loops": "mlcc.passes.lowering.unroll:SelectUnrolledLoops",
     "serialize-threads": "mlcc.passes.lowering.threads:SerializeThreads",
+    "share-reciprocals": "mlcc.passes.gpu.share_reciprocals:ShareReciprocals",
     "simplify-arg-updates": "mlcc.passes.lowering.arg_updates:SimplifyArgUpdates",
     "simplify-divisions": "mlcc.passes.lowering.divisions:SimplifyDivisions",
     "split-host-device": "mlcc.passes.gpu.split_host_device:SplitHostDevice",

@@ -425,7 +425,8 @@ def _dot(compiler: ExprCompiler, node: tir.Call) -> CompiledExpr:
 
 
 _SPECIAL: dict[str, Callable[[Any, tir.Call], Any]] = {
-    "assume_number": _first_argument, "likely": _first_argument, "ret": _return, "reinterpret": _reinterpret,
+    "assume_number": _first_argument, "allow_reciprocal": _first_argument, "likely": _first_argument, "ret": _return,
+    "reinterpret": _reinterpret,
     "vectorlow": _vector_half, "vectorhigh": _vector_half, "vectorcombine": _combine, "call_extern": _extern,
     "call_pure_extern": _extern, "call_packed": _packed, "call_cpacked": _packed, "address_of": _address_of,
     "tvm_access_ptr": _access_ptr, "handle_add_byte_offset": _byte_offset, "isnullptr": _is_null,

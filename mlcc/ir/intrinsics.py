@@ -107,7 +107,7 @@ _TABLE = """
 1 same pure float lanewise widens = acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh exp exp2 exp10 log
     log2 log10 log1p sigmoid erf
 1 same pure float lanewise short widens = sqrt rsqrt
-1 same pure float lanewise instruction widens = fabs
+1 same pure float lanewise instruction widens = fabs allow_reciprocal
 1 same pure any lanewise instruction widens = abs assume_number
 1 same pure float lanewise short widens jumps = floor ceil trunc round nearbyint
 2 same pure match lanewise widens = pow atan2 hypot

@@ -13,7 +13,7 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import reshape
-from mlcc.ops.nn import Element, assume_number, identity, softmax
+from mlcc.ops.nn import MARKED, PLAIN, SoftmaxMarks, softmax
 from mlcc.ops.registry import Impl, Precision
 from mlcc.ops.shapes import Dims, Tensor, fail, int64, known_different, result, same_dtype, shape_text, tensor
 from mlcc.te.scalar import Scalar, to_expr
@@ -136,18 +136,15 @@ def _scaled(call: relax.Call, scores: te.Tensor, width: tir.Expr) -> te.Tensor:
     return topi.divide(scores, te.sqrt(topi.convert_integer(width, scores.dtype)))
 
 
-def _masked_softmax(scores: te.Tensor, visible: Callable[[Any, Any], Any], element: Element) -> te.Tensor:
-    """Softmax over the visible keys of each query; a query without visible keys has weights of 0.
-
-    `element` is applied to each score before the maximum is taken.
-    """
+def _masked_softmax(scores: te.Tensor, visible: Callable[[Any, Any], Any], marks: SoftmaxMarks) -> te.Tensor:
+    """Softmax over the visible keys of each query; a query without visible keys has weights of 0."""
     rows = scores.buffer.shape[:2]
     k1, k2 = (te.reduce_axis((0, scores.shape[2]), "k") for _ in range(2))
     lowest, zero = te.min_value(scores.dtype), te.const(0, scores.dtype)
     masked = te.compute(
         scores.shape, lambda b, i, j: te.select(visible(i, j), scores(b, i, j), lowest), name="T_masked"
     )
-    maxima = te.compute(rows, lambda b, i: te.max(element(masked(b, i, k1)), axis=k1), name="T_softmax_maxelem")
+    maxima = te.compute(rows, lambda b, i: te.max(marks.operand(masked(b, i, k1)), axis=k1), name="T_softmax_maxelem")
     exponentials = te.compute(
         scores.shape, lambda b, i, j: te.select(visible(i, j), te.exp(masked(b, i, j) - maxima(b, i)), zero),
         name="T_softmax_exp",
@@ -155,7 +152,8 @@ def _masked_softmax(scores: te.Tensor, visible: Callable[[Any, Any], Any], eleme
     sums = te.compute(rows, lambda b, i: te.sum(exponentials(b, i, k2), axis=k2), name="T_softmax_expsum")
 
     def weight(b: Any, i: Any, j: Any) -> Any:
-        return exponentials(b, i, j) / te.select(sums(b, i) > zero, sums(b, i), te.const(1, scores.dtype))
+        divisor = te.select(sums(b, i) > zero, sums(b, i), te.const(1, scores.dtype))
+        return exponentials(b, i, j) / marks.divisor(divisor)
 
     weights: te.Tensor = te.compute(scores.shape, weight, name="T_softmax_norm")
     return weights
@@ -180,11 +178,11 @@ def _attend(
 
 def _lower_attention(
     call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None, *,
-    element: Element = identity,
+    marks: SoftmaxMarks = PLAIN,
 ) -> te.Tensor:  # fmt: skip
     mask, window = call.attrs["causal_mask"], _window(call)
     if mask is None:
-        return _attend(call, q, k, v, bias, lambda scores: softmax(scores, 2, element))
+        return _attend(call, q, k, v, bias, lambda scores: softmax(scores, 2, marks))
     diagonal_offset = int64(0)
     if mask == "BottomRight":
         diagonal_offset = te.abs(Scalar(construct.sub(q.buffer.shape[1], k.buffer.shape[1]))).expr
@@ -193,11 +191,11 @@ def _lower_attention(
         last_key = i + Scalar(diagonal_offset)
         return j <= last_key if window is None else te.all(j <= last_key, j > last_key - window)
 
-    return _attend(call, q, k, v, bias, lambda scores: _masked_softmax(scores, visible, element))
+    return _attend(call, q, k, v, bias, lambda scores: _masked_softmax(scores, visible, marks))
 
 
 def _lower_var_len(
-    call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, *bounds: te.Tensor, element: Element = identity
+    call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, *bounds: te.Tensor, marks: SoftmaxMarks = PLAIN
 ) -> te.Tensor:
     """Lower attention over concatenated sequences: a query attends to the keys of its own sequence."""
     starts_q, starts_k = bounds[:2]
@@ -236,7 +234,7 @@ def _lower_var_len(
     def visible(i: Any, j: Any) -> Any:
         return te.all(low(i) <= j, j < high(i))
 
-    return _attend(call, q, k, v, None, lambda scores: _masked_softmax(scores, visible, element))
+    return _attend(call, q, k, v, None, lambda scores: _masked_softmax(scores, visible, marks))
 
 
 def _minimum(a: Scalar, b: Scalar) -> Scalar:
@@ -296,16 +294,16 @@ OPS: dict[str, Impl] = {
     "nn.attention": Impl(
         f"query, key, value, {_SCORE_PARAMS}", infer_attention,
         _np_attention, _lower_attention, precision=Precision.HALF,
-        accurate=functools.partial(_lower_attention, element=assume_number),
+        accurate=functools.partial(_lower_attention, marks=MARKED),
     ),
     "nn.attention_bias": Impl(
         f"query, key, value, bias, {_SCORE_PARAMS}",
         infer_attention, _np_attention, _lower_attention, precision=Precision.HALF,
-        accurate=functools.partial(_lower_attention, element=assume_number),
+        accurate=functools.partial(_lower_attention, marks=MARKED),
     ),
     "nn.attention_var_len": Impl(
         f"query, key, value, seqstart_q, seqstart_k, max_seqlen_q, max_seqlen_k, {_SCORE_PARAMS}",
         infer_attention, _np_var_len, _lower_var_len, precision=Precision.HALF,
-        accurate=functools.partial(_lower_var_len, element=assume_number),
+        accurate=functools.partial(_lower_var_len, marks=MARKED),
     ),
 }  # fmt: skip

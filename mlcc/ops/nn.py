@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mlcc import te
@@ -116,28 +117,46 @@ def assume_number(x: Scalar) -> Scalar:
     return Scalar(construct.call(x.dtype, "assume_number", x.expr))
 
 
+def allow_reciprocal(x: Scalar) -> Scalar:
+    """Mark a divisor whose quotients may be products with its reciprocal: an error of 1.5 units in the last place."""
+    return Scalar(construct.call(x.dtype, "allow_reciprocal", x.expr))
+
+
 def identity(x: Scalar) -> Scalar:
     """Return the element unchanged."""
     return x
 
 
-def softmax(x: te.Tensor, at: int, max_operand: Element = identity) -> te.Tensor:
-    """Numerically stable softmax along an axis; `max_operand` is applied to elements before the maximum is taken."""
+@dataclass(frozen=True)
+class SoftmaxMarks:
+    """Marks on the parts of a softmax: `operand` on the elements whose maximum is taken, `divisor` on the sum."""
+
+    operand: Element = identity
+    divisor: Element = identity
+
+
+PLAIN = SoftmaxMarks()
+MARKED = SoftmaxMarks(assume_number, allow_reciprocal)
+
+
+def softmax(x: te.Tensor, at: int, marks: SoftmaxMarks = PLAIN) -> te.Tensor:
+    """Numerically stable softmax along an axis."""
     k1, k2 = (te.reduce_axis((0, x.shape[at]), "k") for _ in range(2))
     outer = _shape_without(x, at)
     maxima = te.compute(
-        outer, lambda *i: te.max(max_operand(x(*_insert(i, at, k1))), axis=k1), name="T_softmax_maxelem"
+        outer, lambda *i: te.max(marks.operand(x(*_insert(i, at, k1))), axis=k1), name="T_softmax_maxelem"
     )
     exponentials = te.compute(x.shape, lambda *i: te.exp(x(*i) - maxima(*_drop(i, at))), name="T_softmax_exp")
     sums = te.compute(outer, lambda *i: te.sum(exponentials(*_insert(i, at, k2)), axis=k2), name="T_softmax_expsum")
     probabilities: te.Tensor = te.compute(
-        x.shape, lambda *i: exponentials(*i) / sums(*_drop(i, at)), name="T_softmax_norm", attrs={"axis": at}
-    )
+        x.shape, lambda *i: exponentials(*i) / marks.divisor(sums(*_drop(i, at))), name="T_softmax_norm",
+        attrs={"axis": at},
+    )  # fmt: skip
     return probabilities
 
 
-def _lower_softmax(call: relax.Call, x: te.Tensor, max_operand: Element = identity) -> te.Tensor:
-    return softmax(x, call.attrs["axis"] % x.ndim, max_operand)
+def _lower_softmax(call: relax.Call, x: te.Tensor, marks: SoftmaxMarks = PLAIN) -> te.Tensor:
+    return softmax(x, call.attrs["axis"] % x.ndim, marks)
 
 
 def _lower_log_softmax(call: relax.Call, x: te.Tensor, max_operand: Element = identity) -> te.Tensor:
@@ -219,7 +238,7 @@ def _np_cross_entropy(call: relax.Call, x: Any, y: Any) -> Any:
 OPS: dict[str, Impl] = {
     "nn.softmax": Impl(
         "data, axis: int = -1", infer_softmax, _np_softmax, _lower_softmax, FusionKind.OUT_EWISE_FUSABLE,
-        layout=layout_rules.along_axis, accurate=functools.partial(_lower_softmax, max_operand=assume_number),
+        layout=layout_rules.along_axis, accurate=functools.partial(_lower_softmax, marks=MARKED),
     ),
     "nn.log_softmax": Impl(
         "data, axis: int = -1", infer_softmax, _np_log_softmax, _lower_log_softmax, FusionKind.OUT_EWISE_FUSABLE,

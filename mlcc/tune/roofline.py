@@ -15,7 +15,7 @@ from mlcc.tune.contracts import Task
 from mlcc.tune.peak_rates import PeakRates
 
 _ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min, tir.Call)
-_FREE = ("if_then_else", "assume_number")  # calls that compute nothing
+_FREE = ("if_then_else", "assume_number", "allow_reciprocal")  # calls that compute nothing
 
 
 def least_seconds(task: Task, floors: PeakRates) -> float:

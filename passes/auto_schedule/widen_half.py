@@ -19,7 +19,7 @@ from mlcc.passes.schedule.rewrite.wide_floats import is_narrow
 
 WIDE = "float32"
 _EXACT_OPS = (tir.Max, tir.Min, tir.CompareOp)
-_EXACT_CALLS = (tir.Op("tir.if_then_else"), tir.Op("tir.assume_number"))
+_EXACT_CALLS = (tir.Op("tir.if_then_else"), tir.Op("tir.assume_number"), tir.Op("tir.allow_reciprocal"))
 
 
 def compute_halves_in_float32(kernel: AnyKernel[Any]) -> bool:

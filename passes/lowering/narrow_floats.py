@@ -114,7 +114,7 @@ def _is_rounded(value: Any, wide: Collection[tir.Buffer], bound: Mapping[tir.Var
             return _is_rounded(one, wide, bound) or _is_rounded(other, wide, bound)
         case tir.Broadcast(value=inner) | tir.Let(body=inner):
             return _is_rounded(inner, wide, bound)
-        case tir.Call(op=tir.Op(name="tir.assume_number"), args=(inner,)):
+        case tir.Call(op=tir.Op(name="tir.assume_number" | "tir.allow_reciprocal"), args=(inner,)):
             return _is_rounded(inner, wide, bound)
     return True
 

@@ -284,7 +284,10 @@ TABLE: dict[str, Print] = {
     "bitwise_not": _bitwise_not, "shift_left": _shift("shift_left"), "shift_right": _shift("shift_right"),
     "popcount": _popcount, "clz": _clz, "q_multiply_shift": _q_multiply_shift, "reinterpret": _reinterpret,
     "if_then_else": _if_then_else, "isnullptr": _isnullptr, "assume": _true,
-    **dict.fromkeys(("assume_number", "likely", "tvm_thread_invariant", "ignore_loop_partition"), _first_argument),
+    **dict.fromkeys(
+        ("assume_number", "allow_reciprocal", "likely", "tvm_thread_invariant", "ignore_loop_partition"),
+        _first_argument,
+    ),
     **dict.fromkeys(_HINTS, _nothing),
     "address_of": _address_of, "tvm_access_ptr": _access_ptr,
     "handle_add_byte_offset": _byte_offset, "ptr_byte_offset": _byte_offset,

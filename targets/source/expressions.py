@@ -393,7 +393,10 @@ _CALLS: dict[str, Callable[[KernelWriter, tir.Call], Text]] = {
     "bitwise_and": _bits(BIT_AND, "&"), "bitwise_or": _bits(BIT_OR, "|"), "bitwise_xor": _bits(BIT_XOR, "^"),
     "bitwise_not": _bitwise_not, "shift_left": _shift("shift_up", "<<"), "shift_right": _shift("shift_down", ">>"),
     "if_then_else": _if_then_else, "sigmoid": _sigmoid,
-    **dict.fromkeys(("likely", "tvm_thread_invariant", "assume_number", "ignore_loop_partition"), _first_argument),
+    **dict.fromkeys(
+        ("assume_number", "allow_reciprocal", "likely", "tvm_thread_invariant", "ignore_loop_partition"),
+        _first_argument,
+    ),
     **{name: _float_predicate(name) for name in ("isnan", "isinf", "isfinite")},
     "abs": _abs, "fabs": _abs, "fma": _fma, "reinterpret": _reinterpret, "address_of": _address,
     "checked_index": _checked_index, "tvm_access_ptr": _access_ptr, "infinity": _infinity, "thread_return": _return,

@@ -300,7 +300,7 @@ def _fresh(buffer: tir.Buffer, env: Env) -> Memory:
 
 
 _MATH: dict[str, Callable[..., Any]] = {
-    "assume_number": lambda x: x,
+    "assume_number": lambda x: x, "allow_reciprocal": lambda x: x,
     "exp": np.exp, "sqrt": np.sqrt, "tanh": np.tanh, "log": np.log, "fabs": np.abs, "abs": np.abs, "floor": np.floor,
     "ceil": np.ceil, "likely": lambda x: x, "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor, "shift_left": np.left_shift, "shift_right": np.right_shift, "pow": np.power,

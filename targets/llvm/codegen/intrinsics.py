@@ -288,7 +288,10 @@ TABLE: dict[str, Emit] = {
     **{name: _inline(name) for name in (*vmath.UNARY, *vmath.ROUNDING)},
     **{name: _inline(name, 2) for name in vmath.BINARY},
     **dict.fromkeys(_HINTS, _nothing),
-    **dict.fromkeys(("assume_number", "likely", "tvm_thread_invariant", "ignore_loop_partition"), _first_argument),
+    **dict.fromkeys(
+        ("assume_number", "allow_reciprocal", "likely", "tvm_thread_invariant", "ignore_loop_partition"),
+        _first_argument,
+    ),
     **{name: _classify(name) for name in ("isnan", "isinf", "isfinite")},
     **{f"bitwise_{op}": _bitwise(op) for op in ("and", "or", "xor")},
     "round": _inline("nearbyint"), "fabs": _llvm("fabs"), "copysign": _llvm("copysign", 2), "nextafter": _nextafter,
