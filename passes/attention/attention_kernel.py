@@ -11,8 +11,11 @@ The calls of the templates:
     above(start, low), under(start, high)     these bounds relative to the first key of a tile, clamped to the tile
     score(b, h, i, j, n, above, under, s)     the score of key j + n, from its dot product `s`; -inf if it is masked:
                                               unless `above` <= n < `under`
+    exponent(s)                               the exponent of a score, for the powers that `power` computes
+    power(x)                                  e**x or 2**x
     factor(total)                             the factor that normalizes the results at the end
-    state(number, b, h, i, lane, most, total) stores the maximum and the sum of a query, where they are needed
+    state(number, b, h, i, lane, most, total) stores the maximum and the sum of a query, where they are needed;
+                                              the maximum is an exponent
     result(number, b, h, i, column, n, value) stores the result in column `column + n`
     wait()                                    waits for this thread's asynchronous copies
 """
@@ -34,6 +37,8 @@ from mlcc.passes.attention.template import KernelTemplate, load_template
 from mlcc.passes.attention.tiles import Tile
 
 VECTOR_BYTES = 16
+_LOG2_E = 1.4426950408889634
+_LEAST_SCALE = 2.0**-100  # of a score, so that products are normal numbers
 
 
 class AttentionKernel(KernelTemplate):
@@ -50,6 +55,7 @@ class AttentionKernel(KernelTemplate):
         )
         self.has_async_copies = False  # set by asynchronous copies
         self.key_tiles = (attention.keys, attention.keys)  # the range of key tiles
+        self.binary_scale = binary_scale(attention)
 
     def call_parts(self) -> Expr:
         return tile_count(self.attention.queries, self.tile.rows)
@@ -88,7 +94,9 @@ class AttentionKernel(KernelTemplate):
         return self._offset_in_tile(start, self.attention.keys if self.attention.limits is None else high)
 
     def call_score(self, b: Expr, h: Expr, i: Expr, j: Expr, n: Expr, above: Expr, under: Expr, s: Expr) -> Expr:
-        score = self.attention.score(s, b, h, i, c.add(j, c.cast(INT64, n)))
+        score = s
+        if self.binary_scale is None:
+            score = self.attention.score(s, b, h, i, c.add(j, c.cast(INT64, n)))
         counts = c.less(n, under)
         if self.attention.limits is not None:
             counts = c.logical_and(c.less_equal(above, n), counts)
@@ -98,6 +106,14 @@ class AttentionKernel(KernelTemplate):
                 FLOAT32, "if_then_else", c.logical_and(c.less(i, self.attention.queries), counts), score, masked
             )
         return tir.Select(FLOAT32, counts, score, masked)
+
+    def call_exponent(self, s: Expr) -> Expr:
+        return s if self.binary_scale is None else c.mul(s, c.const(self.binary_scale, FLOAT32))
+
+    def call_power(self, x: Expr) -> Expr:
+        if self.tile.fast_powers:
+            return c.call(FLOAT32, "call_pure_extern", "__expf" if self.binary_scale is None else "__exp2f", x)
+        return power(self.binary_scale, x)
 
     def call_factor(self, total: Expr) -> Expr:
         return normalization_factor(self.attention, total)
@@ -222,6 +238,28 @@ def normalization_factor(attention: Attention, total: Expr) -> Expr:
     """
     no_keys = c.equal(attention.keys, 0) if attention.limits is None else c.equal(total, 0.0)
     return c.div(c.const(1, FLOAT32), tir.Select(FLOAT32, no_keys, c.const(1, FLOAT32), total))
+
+
+def power(binary_scale: float | None, x: Expr) -> Expr:
+    """Return the power of an exponent."""
+    return c.call(FLOAT32, "exp" if binary_scale is None else "exp2", x)
+
+
+def binary_scale(attention: Attention) -> float | None:
+    """Return scale * log2(e) if scores are dot products times a positive constant `scale`, else None.
+
+    With it exp(score - greatest score) is 2**(dot product * binary_scale - greatest exponent): one multiply-add for
+    each score. A factor of at most 1 does not overflow; other scores, such as those with a mask added, keep e**x.
+    """
+    product, *indices = (tir.Var(n, FLOAT32 if n == "s" else INT64) for n in "sbhij")
+    match attention.score(product, *indices):
+        case tir.Mul(lhs=lhs, rhs=tir.FloatImm(value=value)) if lhs is product:
+            factor = value * _LOG2_E
+        case tir.Div(lhs=lhs, rhs=tir.FloatImm(value=value)) if lhs is product and value:
+            factor = _LOG2_E / value
+        case _:
+            return None
+    return factor if _LEAST_SCALE <= factor <= 1 else None
 
 
 def tile_count(extent: Expr, size: int) -> Expr:

@@ -13,7 +13,13 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import FLOAT32, INT64
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.attention.attention_kernel import AttentionKernel, normalization_factor, tile_count
+from mlcc.passes.attention.attention_kernel import (
+    AttentionKernel,
+    binary_scale,
+    normalization_factor,
+    power,
+    tile_count,
+)
 from mlcc.passes.attention.spec import Attention
 from mlcc.passes.attention.template import KernelTemplate, load_template
 from mlcc.passes.attention.tiles import Tile
@@ -98,6 +104,9 @@ class CombineKernel(KernelTemplate):
 
     def call_part(self, number: Expr, b: Expr, h: Expr, i: Expr, column: Expr) -> Expr:
         return c.load(self.share.partial, number, b, h, i, c.cast(INT64, column))
+
+    def call_power(self, x: Expr) -> Expr:
+        return power(binary_scale(self.attention), x)
 
     def call_factor(self, total: Expr) -> Expr:
         return normalization_factor(self.attention, total)

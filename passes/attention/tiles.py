@@ -33,6 +33,7 @@ class Tile(ABC):
     width: int
     columns: int
     text: ClassVar[str]  # the name of the template
+    fast_powers: ClassVar[bool] = False  # powers by the device's approximation, without denormals
 
     @property
     @abstractmethod
@@ -96,6 +97,7 @@ class MmaTile(Tile):
 
     dtype: str
     text: ClassVar[str] = "mma"
+    fast_powers: ClassVar[bool] = True
 
     @property
     def warps(self) -> int:

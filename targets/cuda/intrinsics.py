@@ -166,14 +166,22 @@ def _fast_exp(e: DeviceEmitter, x: Value) -> Value:
     The relative error is 2**-22 plus that of rounding x * log2(e) (CUDA programming guide, "Intrinsic Functions").
     Denormal results are flushed to 0.
     """
-    return nvvm(e, "ex2.approx.ftz.f", "float", e.fn.binary("fmul", x, floating("float", _LOG2_E)))
+    return _fast_exp2(e, e.fn.binary("fmul", x, floating("float", _LOG2_E)))
+
+
+def _fast_exp2(e: DeviceEmitter, x: Value) -> Value:
+    """`__exp2f`: 2**x by `ex2.approx`, with a relative error of 2**-22. Denormal results are flushed to 0."""
+    return nvvm(e, "ex2.approx.ftz.f", "float", x)
+
+
+_FAST: dict[str, Callable[[DeviceEmitter, Value], Value]] = {"__expf": _fast_exp, "__exp2f": _fast_exp2}
 
 
 def _extern(e: DeviceEmitter, node: tir.Call) -> Value:
-    """Emit a libm function that devices support, or CUDA's `__expf`. Raises CompileError for others."""
+    """Emit a libm function that devices support, or one of `_FAST`. Raises CompileError for others."""
     name = node.args[0].value if node.args and isinstance(node.args[0], tir.StringImm) else ""
-    if name == "__expf" and len(node.args) == 2 and node.dtype is node.args[1].dtype is FLOAT32:
-        return _fast_exp(e, e.expr(node.args[1]))
+    if name in _FAST and len(node.args) == 2 and node.dtype is node.args[1].dtype is FLOAT32:
+        return _FAST[name](e, e.expr(node.args[1]))
     return extern(e, node)
 
 

@@ -56,10 +56,11 @@ def _shared_address(e: Emitter, node: tir.Call) -> Value:
 
 
 def _extern(e: Emitter, node: tir.Call) -> Value:
-    """Emit CUDA's `__expf` as exp, and other functions as for a device."""
+    """Emit `__expf` as exp, `__exp2f` as exp2, and other functions as for a device."""
     match node.args:
-        case (tir.StringImm(value="__expf"), x):
-            return e.CALLS["exp"](e, tir.Call(node.dtype, tir.Op("tir.exp"), (x,), span=node.span))
+        case (tir.StringImm(value="__expf" | "__exp2f" as name), x):
+            same = name.strip("_").removesuffix("f")
+            return e.CALLS[same](e, tir.Call(node.dtype, tir.Op(f"tir.{same}"), (x,), span=node.span))
     return extern(e, node)
 
 

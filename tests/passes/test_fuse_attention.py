@@ -3,6 +3,7 @@ assembler makes of it."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,6 +173,48 @@ def test_infinite_biases_and_large_scores() -> None:
         want = case.expected(q, k, v, bias)
     assert np.isnan(want[:, 3]).all() and np.isfinite(want[:, :3]).all()
     np.testing.assert_allclose(have, want, atol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "queries"), [("float16", 20), ("float32", 20), ("float16", 3)])
+def test_masks_of_the_lowest_number(dtype: str, queries: int) -> None:
+    """A row of nothing but finite masks is the mean of all values; scores of -inf count for nothing beside them."""
+    lowest = float(np.finfo(dtype).min)
+    case = Case(queries, 200, 16, bias=(1, 1, queries, 200), dtype=dtype)
+    q, k, v, bias = case.arguments()
+    bias[..., 1, :] = lowest
+    bias[..., 2, :] = np.where(np.arange(200) < 150, -np.inf, lowest)
+    have = mlcc.load(built(case.text()), emulate=True)["main"](q, k, v, bias)
+    if dtype == "float32":  # scores vanish beside such a number
+        bias[..., 1, :] = 0
+        bias[..., 2, 150:] = 0
+        q[:, 1:3] = 0
+    np.testing.assert_allclose(have, case.expected(q, k, v, bias), rtol=0, atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("case", [
+    Case(20, 90, 64, dtype="float16"), Case(20, 90, 64), Case(3, 300, 64, scale=0.25),
+    Case(70, 70, 16, scale=3.0), Case(20, 90, 16, mask="TopLeft", window=4), Case(20, 90, 16, scale=-0.25),
+], ids=str)  # fmt: skip
+def test_large_scores_and_no_numbers(case: Case) -> None:
+    """Powers of two of scaled scores, and of e where the scale is no factor up to log2(e)."""
+    q, k, v = case.arguments()
+    q[:, 0] *= 300
+    q[:, 2] = np.nan
+    q[:, 1, :, 0] = np.inf
+    have = np.asarray(mlcc.load(built(case.text()), emulate=True)["main"](q, k, v))
+    q[:, 1:3] = 0
+    want = case.expected(q, k, v)
+    assert np.isnan(have[:, 1:3]).all()
+    rows = [0, *range(3, case.queries)]
+    np.testing.assert_allclose(have[:, rows], want[:, rows], rtol=0, atol=3 * TOLERANCE[case.dtype])
+
+
+def test_a_score_is_one_multiply_add_and_a_power() -> None:
+    text = built(Case(128, 64, 64, heads=2, groups=2, dtype="float16").text()).emit("ptx").decode()
+    scores, rows, scale = 64 * 16 // 32, 2, "0f3E38AA3B"  # of a thread; log2(e) / 8
+    assert text.count("ex2.approx.ftz.f32") == scores + rows
+    assert len(re.findall(rf"fma\.rn\.f32.*{scale}", text)) == scores
+    assert len(re.findall(rf"mul\S*\.f32.*{scale}", text)) == text.count("sub.f32") == rows  # of the maxima
 
 
 def test_sequences_one_after_the_other() -> None:
