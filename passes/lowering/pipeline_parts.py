@@ -20,6 +20,7 @@ ROLLED = "mlcc.pipeline_rolled"  # of a loop: the epilogue runs inside it, with 
 PART = "software_pipeline_part"  # the key of the attribute statements around the parts of an iteration
 DOUBLE_BUFFER = "double_buffer_scope"  # of a block: the index of the written buffer that gets two versions or more
 BULK_COPY = "mlcc.bulk_copy"  # of a block: the copy engine of a GPU makes the copy (`mlcc.passes.gpu.bulk_tiles`)
+ROUND_TF32 = "mlcc.round_tf32"  # of a block: what it copies is rounded to tf32 (`mlcc.passes.lowering.tf32`)
 MAX_STAGES = 16
 
 

@@ -18,11 +18,13 @@ from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import (
     BULK_COPY,
     DOUBLE_BUFFER,
+    ROUND_TF32,
     bracket_part,
     counts_inside_blocks,
     is_pipelined,
 )
 from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.lowering.tf32 import RoundStores
 from mlcc.passes.manage.stages import BLOCKS, LOOPS
 
 
@@ -85,6 +87,8 @@ class _Realizer(TirMutator):
                 self._kernels and (key == DOUBLE_BUFFER or (key == BULK_COPY and _is_set(value)))
             ):
                 statements = [tir.AttrStmt(block.name, key, value, tuple(statements), span=block.span)]
+        if self._kernels and _is_set(block.annotations.get(ROUND_TF32, False)):
+            statements = list(RoundStores().body(tuple(statements)))
         self._move_layout_annotations(block)
         body = place_allocations(allocated, tuple(statements), self._notes)
         return list(_under_condition(self.expr(node.predicate), body))

@@ -57,6 +57,57 @@ def test_products_in_all_layouts_match_numpy(form: str, all_cases: bool) -> None
     np.testing.assert_allclose(arrays[-1], want, rtol=0, atol=1e-5 * np.abs(want).max())
 
 
+TF32 = "cuda{arch=sm_90a sm-count=1 tf32=true}"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_float32_is_rounded_as_it_is_copied(form: str, all_cases: bool) -> None:
+    """Within the bound of docs/targets.md for tf32, and to nearest; operands across the sum are transposed."""
+    if not all_cases and form not in ("mk,kn->mn", "km,nk->mn"):
+        return
+    one = Product(form, FORMS[form], dtype="float32", out="float32")
+    arrays = one.arrays({})
+    (found,) = chosen(mod := mlcc.parse(one.text()), TF32).values()
+    assert found.rule == RULE and found.func is not None, found.passed
+    mod.update_func(found.name, found.func)
+    mlcc.load(mlcc.build(mod, TF32, pipeline="lower-to-tir"), emulate=True, check=True)["main"](*arrays)
+    (want,) = one.expected(arrays)[-1:]
+    nearest = [((a.view("uint32") + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view("float32") for a in arrays[:2]]
+    (rounded,) = one.expected([*nearest, *arrays[2:]])[-1:]
+    size = one.expected([*map(np.abs, arrays[:2]), *arrays[2:]])[-1]
+    assert (np.abs(arrays[-1] - want) <= 1.01 * 2.0**-10 * size).all()
+    np.testing.assert_allclose(arrays[-1], rounded, rtol=0, atol=1e-5 * np.abs(want).max())
+    assert (np.abs(rounded - want) > 4e-5 * np.abs(want).max()).any()
+
+
+def test_tf32_is_asked_for() -> None:
+    text = product("float32", 4096, 4096, 4096)
+    (plain,) = chosen(lowered(text), HOPPER).values()
+    assert plain.rule == "gpu-matmul" and "option `tf32`" in dict(plain.passed)[RULE]
+    made = mlcc.build(mlcc.parse(text), "cuda{arch=sm_90a tf32=true}").emit("ptx").decode()
+    assert "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32" in made and "cvt.rna" not in made
+    assert "st.shared.v4" in made and "ld.global.nc.v4" in made
+    found = ptxas.find_ptxas()
+    if found is not None and ptxas.version(found) >= (12, 8):
+        (facts,) = ptxas.assemble(made, "sm_90a").values()
+        assert (facts.spill_stores, facts.serialized) == (0, "")
+
+
+def test_convolutions_in_tf32() -> None:
+    shapes = params("float32", x="(1, 8, 8, 64)", w="(64, 3, 3, 64)")
+    options = 'padding=[1, 1, 1, 1], data_layout="NHWC", kernel_layout="OHWI"'
+    text = graph(shapes, f"y = R.nn.conv2d(x, w, {options})", result="y")
+    mod = mlcc.parse(text)
+    (found,) = chosen(lowered(text), TF32).values()
+    assert found.rule == "gpu-wgmma-conv", found.passed
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-4, 5, s).astype("float32") for s in ((1, 8, 8, 64), (64, 3, 3, 64)))
+    got = mlcc.load(mlcc.build(mod, TF32), emulate=True)["main"](x, w)
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows_of = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+    np.testing.assert_array_equal(got, np.einsum("nhwcij,oijc->nhwo", windows_of, w))
+
+
 OTHERS: dict[str, tuple[str, list[str], Callable[..., np.ndarray]]] = {
     "bfloat16": (params("bfloat16", x="(72, 80)", w="(80, 136)"), ["y = R.matmul(x, w)"], lambda x, w: x @ w),
     "float32": (

@@ -209,16 +209,28 @@ def copy_to_shared(
     dims: tuple[int, int],
     source_depth_contiguous: bool,
     depth_contiguous: bool,
+    gathers: bool = False,
 ) -> int:
-    """Copy a strip by all threads of a block; return the elements per access of a thread.
+    """Copy a strip by all threads of a block; return the elements that a thread stores at once.
 
-    The copy is contiguous in global memory. `dims`: the dimension of the operand's free axis, and that of its depth.
+    Neighbouring threads read contiguous elements of global memory. With `gathers`, a thread stores what is transposed
+    as vectors, whose elements it loads one by one. `dims`: the dimension of the operand's free axis, and that of its
+    depth.
     """
     sch = kernel.sch
     sch.compute_at(strip, step, preserve_unit_loops=True)
     strip_loops = kernel.loops(strip)[loop_depth(kernel, strip, step) :]
     own_loop, depth_loop = (strip_loops[d] for d in dims)
     others = [loop for n, loop in enumerate(strip_loops) if n not in dims]
+    if depth_contiguous and not source_depth_contiguous and gathers:
+        lanes = VECTOR_BYTES // kernel.stage(strip).block.writes[0].buffer.dtype.bytes
+        depth_loop, lane = sch.split(depth_loop, [None, lanes])
+        sch.reorder(*others, depth_loop, own_loop, lane)
+        _, *parts = sch.split(sch.fuse(depth_loop, own_loop), [None, *threads.values()])
+        for loop, axis in zip(parts, threads, strict=True):
+            sch.bind(loop, axis)
+        sch.vectorize(lane)
+        return lanes
     sch.reorder(*others, *((own_loop, depth_loop) if source_depth_contiguous else (depth_loop, own_loop)))
     lanes = _vector_lanes(kernel.stage(strip)) if source_depth_contiguous == depth_contiguous else 1
     fused = sch.fuse(*kernel.loops(strip)[-2:])

@@ -1,14 +1,15 @@
 """Matrix products by warpgroups (`wgmma`, sm_90a): four warps multiply operands in shared memory.
 
 The copy engine brings tiles of both operands, some steps ahead of the products, each in its layout in global memory;
-elements past the end are zeros. Operands that are not boxes of a tensor are copied by all threads, 16 bytes at a time.
+elements past the end are zeros. Operands that are not boxes of a tensor are copied by all threads, 16 bytes at a time;
+so is float32, which they round to tf32, and transpose where it is not contiguous along the reduction.
 The accumulators stay in registers, and are stored after an elementwise epilogue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -37,20 +38,41 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
 from mlcc.passes.auto_schedule.gpu.split_k import rate_parts
 from mlcc.passes.auto_schedule.gpu.tensor_cores import UNKNOWN_EXTENT, with_inner_row_axis
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import GemmSizes
-from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import DEPTH, GROUP, PARTS, ROWS, WarpgroupConfig, fitting_choices
+from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import GROUP, PARTS, ROWS, WarpgroupConfig, fitting_choices
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import only_product, read_index
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.gpu.wgmma_layout import Wgmma
-from mlcc.passes.lowering.pipeline_parts import BULK_COPY
+from mlcc.passes.lowering.pipeline_parts import BULK_COPY, ROUND_TF32
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.runtime.launch.tensor_map import MAX_DIMS
 
-_KINDS: Mapping[str, str] = {"float16": "f16", "bfloat16": "bf16"}
-_INSTRUCTION_DEPTH = 16  # depth of one instruction
-_ELEMENT_BYTES = 2  # bytes per element
+_ROW_BYTES = 128  # bytes of a row in shared memory
 _SUM_BYTES = 4  # bytes per sum
-_ROW_ELEMENTS = 64  # elements per 128-byte row
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The name of the operands' type in intrinsics, bytes of an element, and the depth of one instruction."""
+
+    name: str
+    bytes: int
+    depth: int
+
+    @property
+    def row(self) -> int:
+        """Elements of a row, which are the depth of a step."""
+        return _ROW_BYTES // self.bytes
+
+    @property
+    def transposes(self) -> bool:
+        """True if instructions read operands along either axis, else only those contiguous along the reduction."""
+        return self.bytes == 2
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "float16": _Kind("f16", 2, 16), "bfloat16": _Kind("bf16", 2, 16), "float32": _Kind("tf32", 4, 8),
+}  # fmt: skip
 
 
 def warpgroups(kernel: GpuKernel) -> str:
@@ -70,10 +92,12 @@ def _schedule_product(kernel: GpuKernel, windows: bool) -> str:
     block, product = only_product(kernel, windows)
     product = with_inner_row_axis(product)
     name = product.stage.block.name
-    kind = _operand_kind(product)
+    kind = _operand_kind(kernel, product)
     operands = (product.lhs, product.rhs)
     depth_contiguous = [product.contiguous_axis(operand) in product.k for operand in operands]
     why = next(filter(None, (_why_no_bulk_copy(kernel, product, operand) for operand in operands)), None)
+    if kind.name == "tf32":
+        why = "factors are rounded as they are copied"
     if why is None and (product.extent(product.m) or ROWS) < ROWS and has_several_axes(product):
         why = f"`{product.lhs.buffer.name}` has rows of several axes"
     if why is not None:
@@ -81,22 +105,24 @@ def _schedule_product(kernel: GpuKernel, windows: bool) -> str:
             not_applicable(why)
         block, product = as_gemm(kernel, block, product)
         kernel.say(f"threads copy: {why}")
-    choice = _choose_tile(kernel, product)
+    choice = _choose_tile(kernel, product, kind)
     kernel.say(str(choice))
     _schedule_tiles(kernel, block, product, kind, depth_contiguous, choice, why is None)
     schedule_others(kernel)
     return name
 
 
-def _operand_kind(product: Contraction) -> str:
-    """Return the name of the operands' type in intrinsics.
+def _operand_kind(kernel: GpuKernel, product: Contraction) -> _Kind:
+    """Return the kind of the operands.
 
-    Raise RuleNotApplicable unless both operands are float16 or bfloat16 and sums are float32.
+    Raise RuleNotApplicable unless both operands are of one of these kinds and sums are float32.
     """
     operands = {str(o.buffer.dtype) for o in (product.lhs, product.rhs)}
     kind = _KINDS.get(operands.pop()) if len(operands) == 1 else None
     if kind is None or str(product.stage.stores[0].buffer.dtype) != "float32":
-        not_applicable("warpgroups multiply float16 or bfloat16, and accumulate in float32")
+        not_applicable("warpgroups multiply float16, bfloat16 or tf32, and accumulate in float32")
+    if kind.name == "tf32" and not kernel.facts.tf32:
+        not_applicable("the target option `tf32` would admit tensor cores, which round float32 to 10 bits of fraction")
     return kind
 
 
@@ -119,31 +145,32 @@ def _why_no_bulk_copy(kernel: GpuKernel, product: Contraction, operand: Operand)
     return None
 
 
-def _choose_tile(kernel: GpuKernel, product: Contraction) -> WarpgroupConfig:
+def _choose_tile(kernel: GpuKernel, product: Contraction, kind: _Kind) -> WarpgroupConfig:
     """Choose a tile. Raise RuleNotApplicable if the smaller tiles of single warps are estimated to be faster."""
     if any((product.extent(p) or ROWS) < ROWS for p in (product.m, product.n)):
         not_applicable("too few rows or columns for a warpgroup")
     m, n, k = (product.extent(p) or UNKNOWN_EXTENT for p in (product.m, product.n, *product.k))
-    sizes = GemmSizes(m, n, k, prod(product.extent(p) or 1 for p in product.outer), 2)
+    # tiles are rated by elements of 16 bits: one of 32 takes the bytes and the time of two
+    sizes = GemmSizes(m, n, k * kind.bytes // 2, prod(product.extent(p) or 1 for p in product.outer), 2)
     choices = fitting_choices(kernel.facts, sizes)
     if not choices:
         not_applicable("no tile fits")
     choice = choices[0][1]
     # warps fuse several row axes into one
     rows = prod(product.extent(p) or 1 for p in product.outer if product.lhs.has(p) and not product.rhs.has(p))
-    joined = GemmSizes(m * rows, n, k, sizes.batches // rows, 2)
-    other = tensor_tiles.choose(kernel.facts, joined, _INSTRUCTION_DEPTH)
+    joined = GemmSizes(m * rows, n, k, sizes.batches // rows, kind.bytes)
+    other = tensor_tiles.choose(kernel.facts, joined, kind.depth)
     seconds = choice.clocks / GpuRates.of(kernel.facts).hertz
-    if other is not None and _seconds_of_warps(kernel, product, joined) < seconds:
+    if other is not None and _seconds_of_warps(kernel, product, joined, kind) < seconds:
         kernel.prefer_next_rule(f"single warps are estimated to be faster: {other}")
     choice = choose_tile(kernel, choices, PARTS)
     stages = kernel.choose("stages", "pipeline stages in shared memory", [*range(choice.stages, 0, -1)])
     return replace(choice, stages=stages)
 
 
-def _seconds_of_warps(kernel: GpuKernel, product: Contraction, sizes: GemmSizes) -> float:
+def _seconds_of_warps(kernel: GpuKernel, product: Contraction, sizes: GemmSizes, kind: _Kind) -> float:
     """Return the expected seconds of a product by single warps, with its reduction in parts where that is faster."""
-    time = partial(tensor_tiles.product_seconds, kernel.facts, sizes, _INSTRUCTION_DEPTH)
+    time = partial(tensor_tiles.product_seconds, kernel.facts, sizes, kind.depth)
     if None in product.stage.extents or product.lhs.windows or product.rhs.windows:
         return time(sizes.k, sizes.batches)
     results = sizes.m * sizes.n * sizes.batches
@@ -154,19 +181,20 @@ def _schedule_tiles(
     kernel: GpuKernel,
     block: BlockRV,
     product: Contraction,
-    kind: str,
-    depth_contiguous: list[bool],
+    kind: _Kind,
+    source_contiguous: list[bool],
     choice: WarpgroupConfig,
     bulk: bool,
 ) -> None:
     """Schedule the tiles of a product; with `bulk` the copy engine fetches the operands.
 
-    `depth_contiguous` tells for each operand whether it is contiguous along the reduction.
+    `source_contiguous` tells for each operand whether it is contiguous along the reduction in global memory.
     """
     sch, tile = kernel.sch, choice.tile
+    depth_contiguous = [along or not kind.transposes for along in source_contiguous]
     assert product.m is not None
     result = result_axes(product)
-    pad_to_tiles(kernel, block, product, tile.rows, tile.columns, DEPTH)
+    pad_to_tiles(kernel, block, product, tile.rows, tile.columns, kind.row)
     for reader in sch.get_consumers(block):  # before the product is tiled
         fuse_epilogue(kernel, reader)
     strips = [
@@ -175,9 +203,9 @@ def _schedule_tiles(
             (product.lhs, product.rhs), (tile.rows, tile.columns), depth_contiguous, strict=True
         )
     ]
-    mma, group, step, inner = _tile_loops(kernel, block, product, choice)
-    for strip, operand, free_axis, is_depth_contiguous in zip(
-        strips, (product.lhs, product.rhs), (product.m, product.n), depth_contiguous, strict=True
+    mma, group, step, inner = _tile_loops(kernel, block, product, choice, kind)
+    for strip, operand, free_axis, along, is_depth_contiguous in zip(
+        strips, (product.lhs, product.rhs), (product.m, product.n), source_contiguous, depth_contiguous, strict=True
     ):
         if bulk:
             sch.compute_at(strip, step, preserve_unit_loops=True)
@@ -185,26 +213,25 @@ def _schedule_tiles(
         else:
             dims = operand.places.index(free_axis), operand.places.index(product.k[0])
             threads = {"threadIdx.y": tile.groups, "threadIdx.x": GROUP}
-            if (
-                copy_to_shared(kernel, strip, step, threads, dims, is_depth_contiguous, is_depth_contiguous)
-                * _ELEMENT_BYTES
-                < VECTOR_BYTES
-            ):
+            lanes = copy_to_shared(kernel, strip, step, threads, dims, along, is_depth_contiguous, gathers=True)
+            if lanes * kind.bytes < VECTOR_BYTES:
                 not_applicable(f"an operand cannot be copied {VECTOR_BYTES} bytes at a time")
-        sch.annotate(strip, "permuted_layout", _ROW_ELEMENTS * _ELEMENT_BYTES)
+        if kind.name == "tf32":
+            sch.annotate(strip, ROUND_TF32, True)
+        sch.annotate(strip, "permuted_layout", _ROW_BYTES)
     store = sch.cache_write(mma, 0, "warpgroup")
     sums = kernel.stage(store).block.reads[0].buffer
     sch.reverse_compute_at(store, group, preserve_unit_loops=True)
     fuse_epilogue(kernel, store)
     rows_columns = (result.index(product.m), result.index(product.n))
     accumulator_map = _accumulator_layout(
-        len(result), rows_columns, Wgmma(tile.columns, _INSTRUCTION_DEPTH, kind, kind, "f32")
+        len(result), rows_columns, Wgmma(tile.columns, kind.depth, kind.name, kind.name, "f32")
     )
     sch.transform_layout(store, ("read", read_index(kernel, store, sums)), accumulator_map)
     start = sch.decompose_reduction(mma, step)
     sch.tensorize(start, f"wgmma_fill_64x{tile.columns}_f32")
     transposes = ("" if depth_contiguous[0] else "_trans_a") + ("_trans_b" if depth_contiguous[1] else "")
-    sch.tensorize(mma, f"wgmma_sync_64x{tile.columns}x{_INSTRUCTION_DEPTH}_{kind}{kind}f32{transposes}_dyn")
+    sch.tensorize(mma, f"wgmma_sync_64x{tile.columns}x{kind.depth}_{kind.name}{kind.name}f32{transposes}_dyn")
     pipeline(kernel, step, choice.stages)
     sch.unroll(inner)
     store_accumulators(kernel, store, group, rows_columns, by_group=True)
@@ -218,16 +245,17 @@ def _cache_strip(
     free_dim = operand.places.index(product.m if operand is product.lhs else product.n)
     depth_dim = operand.places.index(product.k[0])
     index_map = move_dims_last(len(buffer.shape), (free_dim, depth_dim) if depth_contiguous else (depth_dim, free_dim))
-    if not depth_contiguous and size > _ROW_ELEMENTS:
+    elements = _ROW_BYTES // buffer.dtype.bytes
+    if not depth_contiguous and size > elements:
         *before, row, column = index_map.result
-        column_block, column_in_block = c.floordiv(column, _ROW_ELEMENTS), c.floormod(column, _ROW_ELEMENTS)
+        column_block, column_in_block = c.floordiv(column, elements), c.floormod(column, elements)
         index_map = tir.IndexMap(index_map.indices, (*before, column_block, row, column_in_block))
     kernel.sch.transform_layout(copy, ("write", 0), index_map)
     return copy
 
 
 def _tile_loops(
-    kernel: GpuKernel, block: BlockRV, product: Contraction, choice: WarpgroupConfig
+    kernel: GpuKernel, block: BlockRV, product: Contraction, choice: WarpgroupConfig, kind: _Kind
 ) -> tuple[BlockRV, LoopRV, LoopRV, LoopRV]:
     """Tile and bind the loops; return one instruction's block, and the loops over warpgroups, steps and depth."""
     sch, tile, loops = kernel.sch, choice.tile, kernel.loops(block)
@@ -235,7 +263,7 @@ def _tile_loops(
     (k,) = product.k
     far_m, group, mm = sch.split(loops[product.m], [None, tile.groups, ROWS])
     far_n, nn = sch.split(loops[product.n], [None, tile.columns])
-    step, inner, kk = sch.split(loops[k], [None, DEPTH // _INSTRUCTION_DEPTH, _INSTRUCTION_DEPTH])
+    step, inner, kk = sch.split(loops[k], [None, kind.row // kind.depth, kind.depth])
     outer = [loops[p] for p in product.outer]
     sch.reorder(*outer, far_m, far_n, group, step, inner, mm, nn, kk)
     inner_block = sch.blockize(mm)

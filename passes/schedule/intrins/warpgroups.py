@@ -83,7 +83,7 @@ def _sync(n: int, k: int, kind: str, out: str, trans_a: bool, trans_b: bool) -> 
         f"    {s} = T.int32()\n" for m, x in ((a, "a"), (b, "b")) for s in str(m[f"{x}_strides"]).split(", ")
     )
     return {**_sums(n, out), **a, **b, "k": k, "dtype": dtype, "kind": name, "a_value": values[0], "b_value": values[1],
-            "declared": declared}  # fmt: skip
+            "declared": declared, "factor": min(16, k)}  # fmt: skip
 
 
 def _matrix(x: str, index: str, rows: int, k: int, size: int, turned: bool) -> dict[str, object] | None:
