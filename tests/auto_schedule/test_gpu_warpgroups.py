@@ -60,12 +60,15 @@ def test_products_in_all_layouts_match_numpy(form: str, all_cases: bool) -> None
 TF32 = "cuda{arch=sm_90a sm-count=1 tf32=true}"
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_float32_is_rounded_as_it_is_copied(form: str, all_cases: bool) -> None:
-    """Within the bound of docs/targets.md for tf32, and to nearest; operands across the sum are transposed."""
+@pytest.mark.parametrize(
+    ("form", "sizes"), [*FORMS.items(), ("mk,kn->mn", {"m": 64, "n": 128, "k": 64})], ids=lambda x: str(x)
+)
+def test_float32_is_rounded_as_it_is_copied(form: str, sizes: dict[str, int], all_cases: bool) -> None:
+    """Within the bound of docs/targets.md for tf32, and to nearest; operands across the sum are transposed, as squares
+    where tiles are whole, else by single elements."""
     if not all_cases and form not in ("mk,kn->mn", "km,nk->mn"):
         return
-    one = Product(form, FORMS[form], dtype="float32", out="float32")
+    one = Product(form, sizes, dtype="float32", out="float32")
     arrays = one.arrays({})
     (found,) = chosen(mod := mlcc.parse(one.text()), TF32).values()
     assert found.rule == RULE and found.func is not None, found.passed
@@ -86,7 +89,7 @@ def test_tf32_is_asked_for() -> None:
     assert plain.rule == "gpu-matmul" and "option `tf32`" in dict(plain.passed)[RULE]
     made = mlcc.build(mlcc.parse(text), "cuda{arch=sm_90a tf32=true}").emit("ptx").decode()
     assert "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32" in made and "cvt.rna" not in made
-    assert "st.shared.v4" in made and "ld.global.nc.v4" in made
+    assert "st.shared.v4" in made and "ld.global.nc.v4" in made and "ld.global.nc.b32" not in made
     found = ptxas.find_ptxas()
     if found is not None and ptxas.version(found) >= (12, 8):
         (facts,) = ptxas.assemble(made, "sm_90a").values()

@@ -24,6 +24,8 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 FRAGMENT_SIZE = 16  # rows and columns of an accumulator fragment
 _BANK_BYTES = 128  # bytes in one row of all shared memory banks
+# groups of rows and chunks of 16 bytes that neighbouring threads store to transpose
+_GROUPS_TOGETHER, _CHUNKS_TOGETHER = 8, 4
 # rows of tiles that blocks traverse together, to reuse the other operand in the L2 cache
 _BLOCK_ROW_GROUPS = (8, 4, 2)
 
@@ -223,14 +225,7 @@ def copy_to_shared(
     own_loop, depth_loop = (strip_loops[d] for d in dims)
     others = [loop for n, loop in enumerate(strip_loops) if n not in dims]
     if depth_contiguous and not source_depth_contiguous and gathers:
-        lanes = VECTOR_BYTES // kernel.stage(strip).block.writes[0].buffer.dtype.bytes
-        depth_loop, lane = sch.split(depth_loop, [None, lanes])
-        sch.reorder(*others, depth_loop, own_loop, lane)
-        _, *parts = sch.split(sch.fuse(depth_loop, own_loop), [None, *threads.values()])
-        for loop, axis in zip(parts, threads, strict=True):
-            sch.bind(loop, axis)
-        sch.vectorize(lane)
-        return lanes
+        return _copy_transposed(kernel, strip, others, own_loop, depth_loop, threads)
     sch.reorder(*others, *((own_loop, depth_loop) if source_depth_contiguous else (depth_loop, own_loop)))
     lanes = _vector_lanes(kernel.stage(strip)) if source_depth_contiguous == depth_contiguous else 1
     fused = sch.fuse(*kernel.loops(strip)[-2:])
@@ -239,6 +234,48 @@ def copy_to_shared(
         sch.bind(loop, axis)
     for lane in parts[len(threads) :]:
         sch.vectorize(lane)
+    return lanes
+
+
+def _copy_transposed(
+    kernel: GpuKernel,
+    strip: BlockRV,
+    others: list[LoopRV],
+    own_loop: LoopRV,
+    depth_loop: LoopRV,
+    threads: Mapping[str, int],
+) -> int:
+    """Copy a strip that is transposed on the way; return the elements that a thread stores at once.
+
+    A thread turns a square in registers, which it loads and stores as vectors. Eight threads that store together have
+    two groups of rows and four chunks of a row, which the swizzle of rows of 128 bytes spreads over all banks. Where
+    rows are padded or may not be aligned, threads load single elements, those of neighbours being contiguous.
+    """
+    sch = kernel.sch
+    stage = kernel.stage(strip)
+    lanes = VECTOR_BYTES // stage.block.writes[0].buffer.dtype.bytes
+    (store,) = stage.stores
+    source = store.value.buffer if isinstance(store.value, tir.BufferLoad) else None
+    if source is None or (tir.const_int(source.shape[-1]) or 1) % lanes:
+        depth_loop, lane = sch.split(depth_loop, [None, lanes])
+        sch.reorder(*others, depth_loop, own_loop, lane)
+        inner, around = [lane], [depth_loop, own_loop]
+    else:
+        depth_loop, chunk, lane = sch.split(depth_loop, [None, _CHUNKS_TOGETHER, lanes])
+        own_loop, group, row = sch.split(own_loop, [None, _GROUPS_TOGETHER, lanes])
+        sch.reorder(*others, depth_loop, own_loop, group, chunk, row, lane)
+        inner, around = [row, lane], [depth_loop, own_loop, group, chunk]
+    _, *parts = sch.split(sch.fuse(*around), [None, *threads.values()])
+    for loop, axis in zip(parts, threads, strict=True):
+        sch.bind(loop, axis)
+    if len(inner) > 1:
+        square = sch.cache_read(strip, 0, "local")
+        sch.compute_at(square, parts[-1])
+        *rows, columns = kernel.loops(square)[loop_depth(kernel, square, parts[-1]) :]
+        for loop in (*rows, inner[0]):
+            sch.unroll(loop)
+        sch.vectorize(columns)
+    sch.vectorize(inner[-1])
     return lanes
 
 
