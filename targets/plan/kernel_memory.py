@@ -15,7 +15,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
-from mlcc.ir.node import Node, children, holds, walk
+from mlcc.ir.node import Node, children, find, holds, walk
 from mlcc.ir.tir import ForKind
 
 ALIGNMENT = 64
@@ -37,11 +37,17 @@ class KernelMemory:
 
     `known` are the variables whose values are known at entry. `workspace` is the number of bytes needed, as an int64
     expression; the last `callee_bytes` of its constant part, at `callee_offset`, are for called kernels. Its address
-    must be a multiple of `alignment`, which may be raised by shared memory of emulated GPU kernels.
+    must be a multiple of `alignment`, which may be raised by shared memory of emulated GPU kernels. If code generation
+    `promotes` buffers to registers, those that will be do not count as on the stack.
     """
 
     def __init__(
-        self, body: tuple[tir.Stmt, ...], known: set[tir.Var], stack_bytes: int, callee_bytes: int = 0
+        self,
+        body: tuple[tir.Stmt, ...],
+        known: set[tir.Var],
+        stack_bytes: int,
+        callee_bytes: int = 0,
+        promotes: bool = False,
     ) -> None:
         self._entry_variables = known
         self._fixed: dict[tir.Var, int | None] = {}  # offset in the workspace; None on the stack
@@ -54,6 +60,8 @@ class KernelMemory:
         buffers = [allocation.buffer for allocation in _allocations(body)]
         self.alignment = max(ALIGNMENT, *(b.alignment for b in buffers if b.scope.startswith("shared")), 0)
         self._stack = _stack_buffers(buffers, stack_bytes)
+        if promotes:
+            self._stack |= _register_buffers(body, [b for b in buffers if b.data not in self._stack])
         if buffers:
             self._find_uses(body)
             self._stmt_number = 0
@@ -155,6 +163,32 @@ def _stack_buffers(buffers: Sequence[tir.Buffer], stack_bytes: int) -> set[tir.V
             stack_bytes -= max(size, 1)
             chosen.add(data)
     return chosen
+
+
+def _register_buffers(body: tuple[tir.Stmt, ...], buffers: Sequence[tir.Buffer]) -> set[tir.Var]:
+    """Return the data of those of some buffers that fit into registers, and are accessed at constant indices alone."""
+    sizes = ((b.data, byte_size(b)) for b in buffers)
+    promoted = {data for data, size in sizes if isinstance(size, int) and size <= REGISTER_BYTES}
+    stack: list[Node] = list(body) if promoted else []
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (tir.BufferLoad, tir.BufferStore)) and node.buffer.data in promoted:
+            if not all(map(_is_constant, node.indices)):
+                promoted.discard(node.buffer.data)
+            stack.extend(child for child in children(node) if child is not node.buffer)
+        elif isinstance(node, tir.Buffer):
+            promoted.discard(node.data)
+        elif isinstance(node, tir.Var):
+            promoted.discard(node)
+        elif isinstance(node, tir.Stmt) and is_parallel(node):
+            promoted -= {buffer.data for buffer in find(node, tir.Buffer)}
+        elif not isinstance(node, tir.AllocBuffer):
+            stack.extend(children(node))
+    return promoted
+
+
+def _is_constant(index: tir.Expr) -> bool:
+    return isinstance(index.base if isinstance(index, tir.Ramp) else index, tir.IntImm)
 
 
 def is_parallel(stmt: tir.Stmt) -> bool:

@@ -74,6 +74,22 @@ def test_tiles_that_fit_into_registers_have_the_stack_before_larger_buffers() ->
     assert workspace(native) == size * 4 // 64 * 64 + 64  # 15200 bytes alone would fit on the stack, both do not
 
 
+@pytest.mark.parametrize("constant", [True, False])
+def test_tiles_at_constant_indices_do_not_count_as_on_the_stack(constant: bool) -> None:
+    """They live in registers, one after another, as the tiles of branches do; those indexed by a loop do not."""
+    b = c.make_buffer("B", (40,), "int32")
+    body: list[tir.Stmt] = []
+    for at in range(40):
+        tile, i = c.make_buffer(f"T{at}", (100,), "int32"), var("i")
+        place = 7 if constant else i
+        body += [tir.AllocBuffer(tile), loop(i, 100, c.store(tile, c.add(i, at), place)),
+                 c.store(b, c.load(tile, 7), at)]  # fmt: skip
+    native, out = Native(func([b], body), options=EmitOptions(stack_bytes=900)), np.zeros(40, "int32")
+    assert native(out) == 0
+    np.testing.assert_array_equal(out, np.arange(40) + (99 if constant else 7))
+    assert workspace(native) == (0 if constant else 448)  # two on the stack, the others share
+
+
 def test_values_live_across_a_loop_that_uses_them_late() -> None:
     """T is written before the loop and read at its end; U is written and read inside, and must not take its place."""
     size = 3000

@@ -36,7 +36,7 @@ class Storage(KernelMemory):
     def __init__(
         self, body: tuple[tir.Stmt, ...], known: set[tir.Var], stack_bytes: int, callee_bytes: int = 0
     ) -> None:
-        super().__init__(body, known, stack_bytes, callee_bytes)
+        super().__init__(body, known, stack_bytes, callee_bytes, promotes=True)
         self._slots: dict[tir.Var, Value] = {}
         self._status = NULL
         self._exit = ""
