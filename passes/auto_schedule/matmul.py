@@ -125,6 +125,13 @@ class MatmulPlan:
         return f"{tile}; {made}{in_groups}"
 
 
+def _typical_extents(kernel: Kernel, product: Contraction, position: int | None) -> tuple[int, ...]:
+    """Return sizes that stand for the extent of a loop, within its bounds, if it is unknown."""
+    if position is None or product.extent(position) is not None:
+        return TYPICAL_SIZES
+    return typical_sizes(*kernel.bounds_of_loops(product.stage, [position]))
+
+
 def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None) -> MatmulPlan:
     m, n, depth = product.extent(product.m), product.extent(product.n), product.depth
     facts = kernel.facts
@@ -157,11 +164,10 @@ def _choose_plan(kernel: Kernel, product: Contraction, groups: DotGroups | None)
     halves = groups is None
     crossing = 1.0 if pack_rhs else CROSSING_COST
     panel_columns = shared_columns(kernel, product, m)
-    unknown_height = [product.m] if product.m is not None and m is None else []
-    heights = typical_sizes(*kernel.bounds_of_loops(product.stage, unknown_height)) if unknown_height else TYPICAL_SIZES
+    heights, widths = _typical_extents(kernel, product, product.m), _typical_extents(kernel, product, product.n)
     candidates = [
-        ((crossing if tile.lanes < lanes else 1.0) / tile.efficiency(m, n, heights), tile)
-        for tile in tiles(facts, m, n, lanes, reserved, halves, panel_columns, heights=heights)
+        ((crossing if tile.lanes < lanes else 1.0) / tile.efficiency(m, n, heights, widths), tile)
+        for tile in tiles(facts, m, n, lanes, reserved, halves, panel_columns, heights=heights, widths=widths)
     ]
     candidates.sort(key=itemgetter(0))
     lhs_along_rows = product.m is not None and product.contiguous_axis(product.lhs) == product.m

@@ -35,20 +35,30 @@ class Tile:
     def columns(self) -> int:
         return self.vectors * self.lanes
 
-    def efficiency(self, m: int | None, n: int | None, heights: Sequence[int] = TYPICAL_SIZES) -> float:
+    def efficiency(
+        self,
+        m: int | None,
+        n: int | None,
+        heights: Sequence[int] = TYPICAL_SIZES,
+        widths: Sequence[int] = TYPICAL_SIZES,
+    ) -> float:
         """Return the share of the multipliers' time that computes results.
 
         The rest is taken by loads, and by lanes past the end. A tail runs in a smaller tile; an unknown width is padded
-        to whole tiles, and an unknown height is a mean over typical `heights`.
+        to whole tiles. The efficiency of an unknown height or width is a mean over typical `heights` or `widths`.
         """
         if m == 0 or n == 0:
             return 1.0
+        utilized = _mean_utilization(self.columns, widths) if n is None else 1.0
         if m is None:
-            return sum(self._efficiency(height, n, True) for height in heights) / len(heights)
-        return self._efficiency(m, n, False)
+            return utilized * sum(self._efficiency(height, n, True) for height in heights) / len(heights)
+        return utilized * self._efficiency(m, n, False)
 
     def _efficiency(self, height: int, n: int | None, unknown: bool) -> float:
-        """Return `efficiency` for a height. If it is unknown to the code, the tiles of a tail are all of full width."""
+        """Return the efficiency for a height, and for whole tiles if the width is unknown.
+
+        If the height is unknown to the code, the tiles of a tail are all of full width.
+        """
         width = self.columns if n is None else n
         vectors = -(-width // self.lanes)
         time = 0.0
@@ -56,8 +66,7 @@ class Tile:
             whole = -(-vectors // self.vectors) * self.vectors
             for v, across in _tiles_along(whole if unknown and r < self.rows else vectors, self.vectors):
                 time += down * across * self._step_cost(r, v)
-        multiplier_share = height * width / self.lanes * self.cost / time
-        return multiplier_share * (_mean_utilization(self.columns) if n is None else 1.0)
+        return height * width / self.lanes * self.cost / time
 
     def _step_cost(self, rows: int, vectors: int) -> float:
         """Return the time of one step of the sums of some rows and vectors, in multiplications of full vectors."""
@@ -85,14 +94,15 @@ def _tiles_along(size: int, step: int) -> list[tuple[int, int]]:
     return [(step, size // step), *([(size % step, 1)] if size % step else [])]
 
 
-def _mean_utilization(step: int) -> float:
-    """Return the mean utilization of whole steps over typical sizes."""
-    return sum(s / (-(-s // step) * step) for s in TYPICAL_SIZES) / len(TYPICAL_SIZES)
+def _mean_utilization(step: int, sizes: Sequence[int]) -> float:
+    """Return the mean utilization of whole steps over sizes."""
+    return sum(s / (-(-s // step) * step) for s in sizes) / len(sizes)
 
 
 def tiles(
     facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True,
     panel: int = 0, anywhere: bool = False, heights: Sequence[int] = TYPICAL_SIZES,
+    widths: Sequence[int] = TYPICAL_SIZES,
 ) -> list[Tile]:  # fmt: skip
     """Return all tiles for sizes (None: unknown), best first, by their use of the multipliers.
 
@@ -100,14 +110,15 @@ def tiles(
     columns. Among equals, full vectors come first, then fewer loads, then fewer rows. `spare`: registers for other
     values (None: an operand, and without FMA a product). `panel`: the columns of given panels (0: none); a tile reads
     whole ones, or a part of one. `anywhere`: vectors may begin anywhere in a cache line and cross it; then a tile of
-    one vector, which needs a load for each multiplication, would be bound by loads. `heights` stand for an unknown `m`.
+    one vector, which needs a load for each multiplication, would be bound by loads. `heights` stand for an unknown `m`,
+    `widths` for an unknown `n`.
     """
     registers = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
     # half a vector holds all columns: never slower, and twice as fast on CPUs that split vectors
     fits_half_vector = n is not None and n * 2 <= lanes
     try_halves = halves and (facts.in_halves or fits_half_vector) and lanes > 2 and n is not None
     load_width = 0.5 if facts.in_halves else 1.0  # the fraction of a vector per load
-    widths = [(lanes, 1.0)] + [(lanes // 2, 0.5)] * try_halves
+    vector_widths = [(lanes, 1.0)] + [(lanes // 2, 0.5)] * try_halves
     candidates = [
         Tile(
             rows,
@@ -117,7 +128,7 @@ def tiles(
             1 + anywhere * min(width / lanes, load_width) * facts.vector_bytes / facts.line_bytes,
             SUMS_IN_FLIGHT * load_width / cost,
         )
-        for width, cost in widths
+        for width, cost in vector_widths
         for vectors in range(1, max(min(registers // 2, registers if n is None else -(-n // width)), 1) + 1)
         for rows in range(1, min(registers, m or max(heights)) + 1)
         if rows * vectors + min(rows, vectors) <= registers
@@ -127,7 +138,7 @@ def tiles(
 
     def worth(tile: Tile) -> tuple[float, int, int, int]:
         tails = tile.rows * (tile.rows - 1) // 2 * tile.vectors if m is None else 0
-        value = tile.efficiency(m, n, heights) - TAIL_COST * tails
+        value = tile.efficiency(m, n, heights, widths) - TAIL_COST * tails
         return round(value, 4), tile.lanes, -(tile.rows + tile.vectors), -tile.rows
 
     return sorted(candidates, key=worth, reverse=True)

@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlcc
+from mlcc.backends import cpu_facts
 from mlcc.interp import run_function
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import find
 from mlcc.ir.visit import used_vars
 from mlcc.machine.target import Target
+from mlcc.passes.auto_schedule.tiles import TYPICAL_SIZES, tiles, typical_sizes
 from mlcc.passes.auto_schedule.version_sizes import versioned_functions
 from mlcc.passes.graph.bind_params import bind
 from mlcc.verify import check
@@ -129,6 +131,15 @@ def test_versions_are_right_in_the_interpreter(name: str, target: str) -> None:
     mlcc.assert_structural_equal(made, again)
     for size in (1, 2, 9):
         assert_right(name, size, run_function(made, "main", arguments(name, size)))
+
+
+def test_a_tile_suits_the_widths_of_its_version() -> None:
+    """Of 24 columns and more, two vectors need half the loads of one and waste few lanes; of a single one, many."""
+    facts = cpu_facts(Target.parse(AVX512))
+    assert facts is not None
+    sizes = typical_sizes(24, None)
+    any_width, wide = (tiles(facts, None, None, 16, heights=sizes, widths=w)[0] for w in (TYPICAL_SIZES, sizes))
+    assert (any_width.vectors, wide.vectors) == (1, 2)
 
 
 def test_the_size_of_a_version_is_a_number() -> None:
