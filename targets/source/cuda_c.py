@@ -23,6 +23,7 @@ _MATH_NAMES = """
 _MATH = frozenset(_MATH_NAMES.split())
 _OTHER_MATH = {"round": "rint", "nearbyint": "rint"}
 _SYNC = {"shared": "__syncthreads()", "shared.dyn": "__syncthreads()", "warp": "__syncwarp()"}
+_EXTERNS = {"__exp2f": "exp2f"}  # CUDA C has no power of two that flushes denormals; its own is as exact
 _SHUFFLES = {
     "tvm_warp_shuffle": "__shfl_sync", "tvm_warp_shuffle_up": "__shfl_up_sync",
     "tvm_warp_shuffle_down": "__shfl_down_sync", "tvm_warp_shuffle_xor": "__shfl_xor_sync",
@@ -128,7 +129,7 @@ class CudaC(Dialect):
         if name == "ldexp":
             return f"{'ldexp' if node.dtype.bits == 64 else 'ldexpf'}({args[0]}, {args[1]})"
         if name in ("call_extern", "call_pure_extern"):
-            return f"{args[0]}({', '.join(args[1:])})"
+            return f"{_EXTERNS.get(args[0], args[0])}({', '.join(args[1:])})"
         asm = bulk_copies.asm_statement(name, args, node) or tensor_cores.asm_statement(name, args, node)
         return asm or wgmma.asm_statement(name, args, node, self.sums)
 

@@ -210,7 +210,9 @@ def test_large_scores_and_no_numbers(case: Case) -> None:
 
 
 def test_a_score_is_one_multiply_add_and_a_power() -> None:
-    text = built(Case(128, 64, 64, heads=2, groups=2, dtype="float16").text()).emit("ptx").decode()
+    made = built(Case(128, 64, 64, heads=2, groups=2, dtype="float16").text())
+    text, source = made.emit("ptx").decode(), made.emit("cuda-c").decode()
+    assert "__exp2f" not in source and source.count("exp2f(") == 2
     scores, rows, scale = 64 * 16 // 32, 2, "0f3E38AA3B"  # of a thread; log2(e) / 8
     assert text.count("ex2.approx.ftz.f32") == scores + rows
     assert len(re.findall(rf"fma\.rn\.f32.*{scale}", text)) == scores
