@@ -1,11 +1,12 @@
 """Networks and products in 8, 4 and 16 bits beside other libraries: `python -m bench precisions`.
 
 ResNet-18 and an encoder that ONNX Runtime has quantized to int8, and in bfloat16; products with weights of few bits,
-and of bfloat16 by bfloat16, in which PyTorch takes part; in the others with few bits llama.cpp does. The weights of products of one row are larger than the caches.
-Their speed is given in bytes of the weights as they are stored, relative to that of a loop that reads memory. `off` is
-the largest error relative to the largest value: of products, to NumPy in float64, of networks, to ONNX Runtime in
-float32 between rounding steps. `avx2` is mlcc for CPUs without products of bytes or bfloat16. The rows of a run replace
-those of earlier ones in a record, which `--write` writes as a table.
+and of bfloat16 by bfloat16, in which PyTorch takes part; in the others with few bits llama.cpp does. The weights of
+products of one row are larger than the caches. Their speed is given in bytes of the weights as they are stored,
+relative to that of a loop that reads memory. `off` is the largest error relative to the largest value: of products, to
+NumPy in float64, of networks, to ONNX Runtime in float32 between rounding steps. `avx2` is mlcc for CPUs without
+products of bytes or bfloat16. The rows of a run replace those of earlier ones in a record, which `--write` writes as a
+table.
 
 `python -m bench precisions [--only NAMES] [--peers NAMES] [--threads 1,2] [--write]`
 """
