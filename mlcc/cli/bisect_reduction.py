@@ -59,7 +59,10 @@ class ReducedFiles:
                 raise CompileError(error("E0013", text, help="name another file, or pass --force"))
 
     def save(self, text: str, script: tuple[str, ...] | None, arrays: Mapping[str, Any]) -> None:
-        """Write what there is: the program, the lines of the script, the arrays by name."""
+        """Write what there is: the program, the lines of the script, the arrays by name.
+
+        An older file of arrays that `--force` would let this replace is removed if the program needs none.
+        """
         from mlcc.array_files import arrays_content
 
         contents: dict[str, Content] = {self.program: text}
@@ -68,6 +71,8 @@ class ReducedFiles:
         if arrays:
             contents[self.arrays] = arrays_content(self.arrays, arrays)
         self.outputs.save(contents)
+        if self.has_arrays and not arrays and os.path.lexists(self.arrays):
+            os.unlink(self.arrays)
 
 
 def reduce_finding(

@@ -24,10 +24,8 @@ class DeclaredFunctions:
 
     def __init__(self, module: IRModule) -> None:
         """Raises CompileError for parameters that no caller can pass."""
-        exported = {name: func for name, func in module.functions.items() if is_exported(func)}
-        self.functions = {n: Signature(declared_function(n, f, module.functions)) for n, f in exported.items()}
-
-        self._declared = exported
+        self._declared = {name: func for name, func in module.functions.items() if is_exported(func)}
+        self.functions = {n: Signature(_declared(n, f, module.functions)) for n, f in self._declared.items()}
 
     def __getitem__(self, name: str) -> Signature:
         return self.functions[name]
@@ -44,7 +42,7 @@ def _count(info: relax.StructInfo | None) -> int:
     return sum(map(_count, info.fields)) if isinstance(info, relax.TupleStructInfo) else 1
 
 
-def declared_function(name: str, func: Func, functions: Mapping[str, Func]) -> FunctionSpec:
+def _declared(name: str, func: Func, functions: Mapping[str, Func]) -> FunctionSpec:
     """Return the interface of a public function, with an empty tuple as result. `functions` are those of the module.
 
     Raises CompileError for parameters that no caller can pass.

@@ -252,6 +252,19 @@ def test_a_failure_that_needs_the_given_arrays_is_reduced_with_them(mlcc: Tool) 
     assert "error[E0013]: --reduce small.mlc writes small.in.npz, too, which exists" in mlcc.err
 
 
+def test_arrays_of_an_earlier_reduction_do_not_stay(mlcc: Tool) -> None:
+    """Those beside the program are the ones that it fails with: none, if random arrays do."""
+    mlcc.file("large.mlc", LARGE)
+    mlcc.file("mine.py", CAPPED_RELU.replace("6.0", "0.25"))
+    ones = np.ones((6, 8), np.float32)
+    np.savez("in.npz", x=50 * ones, w=ones[0], v=ones)
+    Path("small.in.npz").write_bytes(Path("in.npz").read_bytes())
+    argv = ("bisect", "large.mlc", "--load", "mine.py", "-p", "lower-to-tir,cap-relu", "--in", "in.npz")
+    mlcc(*argv, "--reduce", "small.mlc", "--force", code=3)
+    assert Path("small.mlc").exists()
+    assert not Path("small.in.npz").exists()
+
+
 def test_a_race_of_the_program_itself_is_found(mlcc: Tool) -> None:
     mlcc.file(
         "sum.mlc", SUM.replace("for i, k in T.grid(16, 32):", "for i in range(16):\n      for k in T.parallel(32):")

@@ -77,14 +77,13 @@ from tests.generate import op_calls
 from tests.ops.coverage import judge
 print(*(reduce_call(found) for found in judge([op_calls.call("add", "float32", 3)]) if found.wrong))
 """,
-}
-
-
-CAMPAIGNS["long sums"] = """
+    "long sums": """
 from tests.fuzz.test_op_calls import reduce_long
 from tests.generate import long_axes
 print(reduce_long(next(c for c in long_axes.calls("float16", 5) if c.case.name == "sum"), "llvm{cpu=native}", 0))
-"""
+""",
+}
+
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
