@@ -85,7 +85,6 @@ print(reduce_long(next(c for c in long_axes.calls("float16", 5) if c.case.name =
 }
 
 
-
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_wrong_machine_code(campaign: str, folder: Path) -> None:
     command = [sys.executable, "-c", WRONG_SUMS + CAMPAIGNS[campaign]]
