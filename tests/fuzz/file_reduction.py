@@ -1,4 +1,9 @@
-"""Small files for what campaigns of mutated files find: pieces are left out as long as a command ends as it did."""
+"""Small files for what campaigns of mutated files find: pieces are left out as long as a command ends as it did.
+
+    python -m tests.fuzz.file_reduction FILE CODES
+
+reduces FILE in the current folder, for the command whose words are the lines of `argv`, which may end with the CODES.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,9 @@ import contextlib
 import importlib
 import json
 import re
+import shutil
 import struct
+import sys
 import tempfile
 import time
 import zipfile
@@ -42,9 +49,16 @@ def _import_what_is_used(command: str, suffix: str) -> None:
 
 
 def _ending(found: bytes, path: Path, argv: Sequence[str], documented: Container[int]) -> str:
-    """How a command ends on other contents of a file, without numbers and paths."""
-    with tempfile.TemporaryDirectory(prefix="mlcc-reduce-") as folder:
+    """How a command ends on other contents of a file, without numbers and paths.
+
+    With the name of a file of the current folder, the command runs in a copy of that folder.
+    """
+    with tempfile.TemporaryDirectory(prefix="mlcc-reduce-") as folder, contextlib.ExitStack() as stack:
         other = Path(folder, path.name)
+        if path == Path(path.name):
+            shutil.copytree(".", folder, dirs_exist_ok=True)
+            stack.enter_context(contextlib.chdir(folder))
+            other = path
         other.write_bytes(found)
         problem, said = judged([word.replace(str(path), str(other)) for word in argv], documented)
     if problem is None:
@@ -205,3 +219,8 @@ def _without(value: Any, dropped: set[tuple[Any, ...]], above: tuple[Any, ...] =
     if isinstance(value, list):
         return [_without(v, dropped, (*above, k)) for k, v in enumerate(value) if (*above, k) not in dropped]
     return value
+
+
+if __name__ == "__main__":
+    name, codes = sys.argv[1:]
+    print(note(Path(name), Path("argv").read_text().splitlines(), tuple(map(int, codes.split(",")))))

@@ -74,6 +74,8 @@ def case(folder: Path, seed: str, number: int) -> str:
     for argv in (["inspect", name], ["run", name, *flags, "--in", str(folder / "x.npz"), "--out", "y.npy"]):
         problem, said = judged(argv, DOCUMENTED)
         if problem:
+            Path("mutated").write_text(changed)
+            Path("argv").write_text("\n".join(argv))
             return f"{problem}: mlcc {' '.join(argv)} with {changed} corrupted: {said.strip()[-400:]}"
     if os.path.exists("y.npy"):
         want, have = np.load(folder / "y.npy"), np.load("y.npy")

@@ -166,6 +166,8 @@ class Campaign:
         self.write(f"{surface.name} {self.state.seed} {number}: {told}")
         if alike < MOST_REDUCED and surface.name in ("texts", "graphs"):
             finding.reduced = reduce(kept, told)
+        elif alike < MOST_REDUCED and (kept / "mutated").exists():
+            finding.reduced = reduce_file(kept, surface.module.DOCUMENTED)
 
 
 def import_what_cases_use(surfaces: Sequence[Surface]) -> None:
@@ -223,3 +225,13 @@ def reduce(folder: Path, told: str) -> bool:
     )
     (folder / "reduce.txt").write_text(done.stdout + done.stderr)
     return bool(done.returncode == 0)
+
+
+def reduce_file(folder: Path, documented: Sequence[int]) -> bool:
+    """Reduce the file named in FOLDER/mutated, for the command in FOLDER/argv. False if it does not fail alone."""
+    name = (folder / "mutated").read_text()
+    command = [sys.executable, "-W", "ignore", "-m", "tests.fuzz.file_reduction", name, ",".join(map(str, documented))]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLCC_CACHE": "0"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    (folder / "reduce.txt").write_text(done.stdout + done.stderr)
+    return (folder / f"reduced-{name}").exists()

@@ -10,6 +10,8 @@ from tests.fuzz import model_files
 from tests.fuzz.commands import judged
 from tests.fuzz.test_model_files import write_seeds
 
+DOCUMENTED = model_files.DOCUMENTED
+
 
 def prepare(folder: Path) -> None:
     """Write the models that are mutated."""
@@ -22,6 +24,9 @@ def case(folder: Path, seed: str, number: int) -> str:
         if not (here / path.name).exists():
             (here / path.name).symlink_to(path) if path.suffix != ".mlc" else shutil.copy(path, here)
     argv = model_files.case(model_files.seeds_in(here), f"soak/{seed}", number, here)
-    problem, said = judged(argv, model_files.DOCUMENTED)
-    relative = " ".join(os.path.basename(word) for word in argv)
-    return f"{problem}: mlcc {relative}: {said.strip()[-400:]}" if problem else ""
+    words = [word.replace(f"{here}{os.sep}", "") for word in argv]
+    (mutated,) = here.glob("case.*")
+    (here / "mutated").write_text(mutated.name)
+    (here / "argv").write_text("\n".join(words))
+    problem, said = judged(words, DOCUMENTED)
+    return f"{problem}: mlcc {' '.join(words)}: {said.strip()[-400:]}" if problem else ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import struct
 import sys
 import types
 from collections.abc import Iterator
@@ -69,6 +71,32 @@ def test_findings_are_kept_with_their_files(tmp_path: Path, surface: Surface) ->
     for number in (7, 11, 13):
         assert (tmp_path / f"findings/fake-9-{number}/case.txt").read_text() == f"9 {number}"
     assert not (tmp_path / "work" / "fake").exists()
+
+
+def test_files_of_findings_are_reduced(tmp_path: Path, surface: Surface, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that succeeds counts as undocumented here: of the file it needs `w`, and the text beside it."""
+    header = json.dumps({
+        "__metadata__": {"one": "1", "two": "2"}, "w": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]},
+    }).encode()  # fmt: skip
+    words = ("passes", "-p", "bind-params{params=case.safetensors}", "net.mlc")
+
+    def case(folder: Path, seed: str, number: int) -> str:
+        Path("net.mlc").write_text('@R.function\ndef main(w: R.Tensor((3,), "float32")):\n    return R.exp(w)\n')
+        Path("case.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(12))
+        Path("mutated").write_text("case.safetensors")
+        Path("argv").write_text("\n".join(words))
+        return "exit code 0" if number == 1 else ""
+
+    monkeypatch.setattr(surface.module, "case", case)
+    monkeypatch.setattr(surface.module, "DOCUMENTED", (1,), raising=False)
+    made = campaign(tmp_path, surface, [])
+    slices(made, surface, 1)
+    assert [f.reduced for f in made.state.findings] == [True]
+    found = tmp_path / "findings" / "fake-9-1"
+    small = (found / "reduced-case.safetensors").read_bytes()
+    assert b'"w"' in small and b"__metadata__" not in small
+    said = (found / "reduce.txt").read_text()
+    assert said == f"a small file: mlcc {' '.join(words).replace('case.', 'reduced-case.')}\n"
 
 
 def test_a_campaign_goes_on_where_it_was(tmp_path: Path, surface: Surface) -> None:
