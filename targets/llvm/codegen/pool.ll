@@ -4,9 +4,10 @@
 ; A job is a body, a context, and indices in chunks, of which every thread has a range of its own: neighbouring chunks,
 ; each range with a counter that hands them out. Who is done with its range helps with the others. So a thread works on
 ; the same part of the data in every job of as many chunks, while it is in that core's caches: a line that another core
-; wrote takes several times as long. A job is open while it may be joined: the caller opens it, works on it, closes it, and waits only for the workers that are inside, never for one that
-; is still asleep or has no CPU. A worker goes inside before it looks whether the job is open, and the caller closes the
-; job before it looks who is inside, all sequentially consistent: so either the worker finds it closed or the caller waits.
+; wrote takes several times as long. A job is open while it may be joined: the caller opens it, works on it, closes it,
+; and waits only for the workers that are inside, never for one that is still asleep or has no CPU. A worker goes inside
+; before it looks whether the job is open, and the caller closes the job before it looks who is inside, all sequentially
+; consistent: so either the worker finds it closed or the caller waits.
 ;
 ; All state is in one page that the kernel wipes in a forked child, where none of the workers are: zeros are the state of
 ; a new pool. What a program has set lives on in the globals.
