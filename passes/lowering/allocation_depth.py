@@ -60,33 +60,40 @@ def _may_own(scope: Scope) -> bool:
 def is_self_contained(accesses: Sequence[Access], depth: int, loose: set[tir.Var]) -> bool:
     """Return True if one execution of the scope at `depth` is proved to read only elements that it wrote before."""
     writes = [a for a in accesses if a.writes]
-    return all(a.writes or any(w.number < a.number and _covers(w, a, depth, loose) for w in writes) for a in accesses)
+    return all(
+        a.writes or any(w.number < a.number and store_covers(w, a, depth, loose) for w in writes) for a in accesses
+    )
 
 
-def is_overwritten(access: Access, store: Access, depth: int, loose: set[tir.Var]) -> bool:
-    """Return True if `store`, in a later statement of the scope at `depth`, is proved to write the accessed element."""
-    return _covers(store, access, depth, loose)
+def store_covers(store: Access, other: Access, depth: int, loose: set[tir.Var]) -> bool:
+    """Return True if `store` is proved to write the element of `other` in the same execution of the scope at `depth`.
 
-
-def _covers(store: Access, load: Access, depth: int, loose: set[tir.Var]) -> bool:
-    """Return True if `store` is proved to write the element of `load` in the same execution of the scope at `depth`."""
-    common = depth
-    while common < min(len(store.path), len(load.path)) and store.path[common] == load.path[common]:
-        common += 1
+    The other access is a load or a store, before or after: the order is for the caller to check. `loose` variables may
+    change between iterations.
+    """
+    common = shared_depth(store, other, depth)
     if any(isinstance(s, tir.While) or not _has_unit_step(s) for s, _ in store.path[common:]):
         return False
-    if not all(is_pure(index) for index in (*store.indices, *load.indices)):
+    if not all(is_pure(index) for index in (*store.indices, *other.indices)):
         return False  # the memory that an index loads may change in between
     analyzer = Analyzer()
-    for loop in (*load.loops(), *store.loops(common)):
+    for loop in (*other.loops(), *store.loops(common)):
         if _has_unit_step(loop):
             analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
     with ExitStack() as known:
-        for guard, _ in load.guards:
+        for guard, _ in other.guards:
             if is_pure(guard):
                 known.enter_context(analyzer.constraint(guard))
         pinned = _pin_first_iterations(store, depth, common, analyzer, loose)
-        return pinned is not None and _CoverProof(store, load, common, pinned, analyzer).holds()
+        return pinned is not None and _CoverProof(store, other, common, pinned, analyzer).holds()
+
+
+def shared_depth(one: Access, other: Access, start: int = 0) -> int:
+    """Return the length of the common prefix of the paths of two accesses, which share the scopes before `start`."""
+    depth = start
+    while depth < min(len(one.path), len(other.path)) and one.path[depth] == other.path[depth]:
+        depth += 1
+    return depth
 
 
 def _has_unit_step(stmt: tir.Stmt) -> bool:

@@ -18,7 +18,7 @@ from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import find, replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.accesses import Access, AccessCollector, BufferUses, is_pure
-from mlcc.passes.lowering.allocation_depth import allocation_depth, is_overwritten
+from mlcc.passes.lowering.allocation_depth import allocation_depth, store_covers
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -87,7 +87,7 @@ def _fits(temporary: BufferUses, output: BufferUses, collector: AccessCollector,
         return False
     if not detect_iter_map(last.indices, ranges, level="bijective"):
         return False
-    return all(is_overwritten(a, last, depth, collector.loose) for a in before if a.writes)
+    return all(store_covers(last, a, depth, collector.loose) for a in before if a.writes)
 
 
 def _reads_of(func: tir.PrimFunc, store: Access, temporary: tir.Buffer) -> int | None:
