@@ -14,6 +14,7 @@ from mlcc.ir.node import Node, children, find, holds, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute
 from mlcc.passes.lowering.effects import memory_accesses
+from mlcc.passes.lowering.init_block import init_condition
 from mlcc.passes.lowering.match_buffer import viewed_region
 
 _fresh_numbers = count(-(1 << 40), -1)  # numbers of scopes that no other access shares
@@ -51,7 +52,7 @@ class BufferUses:
 
 
 class AccessCollector:
-    """Collect the accesses in loop code of allocated buffers, and of some `parameters`.
+    """Collect the accesses in loop code or blocks of allocated buffers, and of some `parameters`.
 
     `uses` are by data variable. `loose` are variables whose value may change between executions or is no expression of
     other variables. `jumps`: a loop may be left early.
@@ -111,11 +112,34 @@ class AccessCollector:
                     if isinstance(part, Node):
                         self._expr(part)
                 self._visit_scope(stmt, lambda: self.body(body))
+            case tir.BlockRealize():
+                self._block(stmt)
             case tir.Break() | tir.Continue():
                 self.jumps = True
             case _:
                 for child in children(stmt):
                     self._expr(child)
+
+    def _block(self, realize: tir.BlockRealize) -> None:
+        """Visit a block. Its init is a scope of its own, run where all reduce axes are at their start."""
+        block = realize.block
+        for part in (*realize.values, realize.predicate):
+            self._expr(part)
+        for axis, value in zip(block.iter_vars, realize.values, strict=True):
+            self._bind(axis.var, value)
+        for view in block.match_buffers:
+            self._expr(view.source.buffer.data)
+        for buffer in block.alloc_buffers:
+            self.uses[buffer.data] = BufferUses(tir.AllocBuffer(buffer), tuple(self._path))
+
+        def visit() -> None:
+            if block.init is not None:
+                init = block.init
+                begins = init_condition(block, realize.values, self._substituted)
+                self._visit_under(begins, lambda: self._visit_scope(realize, lambda: self.body(init)))
+            self._visit_scope(realize, lambda: self.body(block.body))
+
+        self._visit_under(realize.predicate, visit)
 
     def _visit_scope(self, stmt: Stmt, visit: Callable[[], object]) -> None:
         self._scopes += 1

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import linear_parts
 from mlcc.arith.structural_keys import same_expr
 from mlcc.ir import tir
@@ -14,6 +15,8 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.node import find, replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.lowering.accesses import Access, AccessCollector
+from mlcc.passes.lowering.allocation_depth import shared_depth, store_covers
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
@@ -78,14 +81,11 @@ class _UpdateSimplifier(TirMutator):
         for store in find(func, tir.BufferStore):
             self._stores.setdefault(store.buffer, []).append(store)
         self._loops: list[tir.For] = []
-        self._conditions = 0  # around a statement
+        self._func = func
+        self._collected: AccessCollector | None = None
 
-    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
-        self._conditions += 1
-        try:
-            return super().stmt_if(node)
-        finally:
-            self._conditions -= 1
+    def stmt_while(self, node: tir.While) -> Stmt | list[Stmt]:
+        return node  # a block in it may run again for the same elements
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         self._loops.append(node)
@@ -135,7 +135,8 @@ class _UpdateSimplifier(TirMutator):
     ) -> dict[tir.BufferStore, tir.BufferStore] | None:
         """Return the stores that start the kept indices from the first one of each element instead of none.
 
-        None if that is not known: with conditions some elements, or all, may be left out.
+        None if that is not known: with conditions some elements, or all, may be left out, as may be where the loops
+        are smaller than the domains of the block's axes.
         """
         block = node.block
         own = [s for s in block.body[2:] if isinstance(s, tir.BufferStore)]
@@ -146,11 +147,10 @@ class _UpdateSimplifier(TirMutator):
         if (
             _where_better(update) is None
             or index is not update.rhs[0]
-            or self._conditions
-            or tir.const_int(node.predicate) != 1
             or len(known) != len(places)
             or not used_vars(index) <= known & spatial | reduced.keys()
-            or not all((tir.const_int(a.dom.extent) or 0) > 0 for a in block.iter_vars if a.var in reduced)
+            or not self._begins_at_minimum(node)
+            or not self._updates_all_starts(node, update)
         ):
             return None
         first = substitute(index, reduced)
@@ -158,6 +158,62 @@ class _UpdateSimplifier(TirMutator):
             s: replace(s, value=substitute(first, dict(zip(places, s.indices, strict=True))))
             for s in self._starts(node, update)[0]
         }
+
+    def _begins_at_minimum(self, node: tir.BlockRealize) -> bool:
+        """Prove that the first iteration of the loops around a block has the least of each reduce axis."""
+        firsts = {loop.var: loop.min for loop in self._loops}
+        analyzer = Analyzer()
+        return all(
+            analyzer.prove_equal(substitute(value, firsts), axis.dom.min)
+            for axis, value in zip(node.block.iter_vars, node.values, strict=True)
+            if axis.kind is not tir.IterKind.SPATIAL
+        )
+
+    def _updates_all_starts(self, node: tir.BlockRealize, update: ArgUpdate) -> bool:
+        """Prove that the block updates each index that a start is stored to, before any other statement reads it.
+
+        In each iteration of the loops that a start and the update share, the whole reduction follows the start.
+        """
+        collector = self._collector()
+        uses = collector.uses[update.buffers[0].data]
+        if uses.opaque or collector.jumps:
+            return False
+        own = [a for a in uses.accesses if a.path and a.path[-1][0] is node]
+        last = own[-1]  # the store: the init comes before the body
+        if any(tir.const_int(guard) != 1 for guard, _ in last.guards):
+            return False
+        if not all(same_expr(i, j) for a in own for i, j in zip(a.indices, last.indices, strict=True)):
+            return False
+        reduced = {var for axis, value in zip(node.block.iter_vars, node.values, strict=True)
+                   if axis.kind is not tir.IterKind.SPATIAL for var in used_vars(value)}  # fmt: skip
+        for start in (a for a in uses.accesses if a.writes and a is not last and a not in own):
+            shared = shared_depth(start, last)
+            around = (s for s, _ in last.path[:shared] if isinstance(s, tir.For) and tir.const_int(s.extent) != 1)
+            if any(loop.var in reduced for loop in around) or start.number > last.number:
+                return False
+            if any(self._may_read_start(a, start, last) for a in uses.accesses if not a.writes and a not in own):
+                return False
+            if not store_covers(last, start, 0, collector.loose):
+                return False
+        return True
+
+    def _may_read_start(self, load: Access, start: Access, update: Access) -> bool:
+        """Return True unless a load is proved to read no index between its start and its first update."""
+        shared = shared_depth(start, update)
+        if load.path[:shared] != update.path[:shared]:
+            return False
+        if start.number < load.number < update.number:
+            return True
+        among = load.path[: shared + 1] in (start.path[: shared + 1], update.path[: shared + 1])
+        follows = load.number > update.number and store_covers(update, load, 0, self._collector().loose)
+        return among and not follows
+
+    def _collector(self) -> AccessCollector:
+        """Return the accesses of all buffers that the function stores to."""
+        if self._collected is None:
+            self._collected = AccessCollector(self._stores)
+            self._collected.body(self._func.body)
+        return self._collected
 
     def _ascends(self, node: tir.BlockRealize, index: Expr) -> bool:
         """Prove that an index is at least 0, and grows from one update of an element to the next.

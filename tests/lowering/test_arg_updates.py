@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import pytest
 
 import mlcc
 from mlcc.arith.analyzer import Analyzer
+from mlcc.interp import run_prim_func
 from mlcc.interp.graph import run_function
 from mlcc.ir import tir
 from mlcc.ir.node import find
+from mlcc.passes.lowering.arg_updates import SimplifyArgUpdates
+from mlcc.passes.lowering.options import LowerOptions
+from tests.targets.harness import Native
 
 TEXT = """
 @T.prim_func
@@ -94,6 +100,104 @@ def test_kept_indices_start_from_the_first_where_nothing_is_worse(source: str, s
     want = np.empty(4, np.int64)
     run_function(mlcc.parse(source), "main", [a, want])
     np.testing.assert_array_equal(run(source, a), want)
+
+
+START = """
+for i in range(10):
+    with T.block("start"):
+        vi = T.axis.spatial(10, i)
+        I[vi] = T.int64(-1)
+        V[vi] = T.float32("-inf")
+"""
+UPDATE = """
+for i, k in T.grid(10, 8):
+    with T.block("update"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        p: T.int64 = T.Select(I[vi] >= T.int64(0) and (T.Cast("int64", vk) < T.int64(0) or V[vi] > A[vi, vk] or V[vi] == A[vi, vk] and I[vi] < T.Cast("int64", vk)), I[vi], T.Cast("int64", vk))
+        v: T.float32 = T.Select(V[vi] > A[vi, vk], V[vi], A[vi, vk])
+        I[vi] = p
+        V[vi] = v
+"""  # noqa: E501
+COPY = """
+for i in range(10):
+    with T.block("copy"):
+        vi = T.axis.spatial(10, i)
+        P[vi] = I[vi]
+"""
+READ = COPY.replace("P[vi] = I[vi]", "Q[vi] = I[vi]")
+FEW = UPDATE.replace("T.grid(10, 8)", "T.grid(7, 8)")
+BINDING = 'vi, vk = T.axis.remap("SR", [i, k])'
+LATE = UPDATE.replace("T.grid(10, 8)", "T.grid(10, 5)").replace(
+    BINDING, "vi = T.axis.spatial(10, i)\n        vk = T.axis.reduce(8, k + 3)"
+)
+
+
+def indented(text: str, spaces: int = 4) -> str:
+    return textwrap.indent(text, " " * spaces)
+
+
+def at_row(text: str) -> str:
+    """Return the body of the loop over the rows."""
+    lines = text.strip("\n").splitlines()
+    inside = textwrap.dedent("\n".join(lines[1:])) + "\n"
+    return inside if "T.grid" not in lines[0] else "for k in range(8):\n" + indented(inside)
+
+
+PARTS = UPDATE.replace("for i, k in T.grid(10, 8)", "for i, k_1 in T.grid(10, 4)").replace(
+    BINDING, "vi = T.axis.spatial(10, i)\n        vk = T.axis.reduce(8, k_0 * 4 + k_1)"
+)
+ROWS = "for i in range(10):\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "starts"),
+    [
+        (START + UPDATE + COPY, [0]),
+        (ROWS + indented(at_row(START) + at_row(UPDATE) + at_row(COPY)), [0]),
+        (START + "for k_0 in range(2):\n" + indented(PARTS) + COPY, [0]),
+        ("for k_0 in range(2):\n" + indented(START + PARTS) + COPY, [-1]),  # the last part has its own start
+        (START + FEW + COPY, [-1]),  # three rows have no update
+        (START + FEW.replace(BINDING, "vi = T.axis.spatial(10, i)\n        vk = T.axis.reduce(8, k)") + COPY, [-1]),
+        (START + LATE + COPY, [-1]),  # the first index is 3
+        (START + READ + UPDATE + COPY, [-1]),
+        (ROWS + indented(at_row(START) + at_row(READ) + at_row(UPDATE) + at_row(COPY)), [-1]),
+        (START + ROWS + indented(at_row(UPDATE) + at_row(READ)) + COPY, [0]),
+        (START + ROWS + indented(at_row(UPDATE) + at_row(READ).replace("i)", "9 - i)")) + COPY, [-1]),
+        (
+            ROWS + indented(at_row(READ).replace("i)", "i - 1)\n    T.where(i > 0)") + at_row(START)) + UPDATE + COPY,
+            [-1],
+        ),
+        (START + UPDATE + READ + START + COPY, [-1, -1]),
+        (
+            START + "for k in range(0):\n" + indented(UPDATE.replace("i, k in T.grid(10, 8)", "i in range(10)")) + COPY,
+            [-1],
+        ),
+        ("N[0] = 0\n" + START + "while N[0] < 2:\n" + indented(UPDATE + "N[0] = N[0] + 1\n") + COPY, [-1]),
+        (START + 'with T.block("outer"):\n    T.where(A[0, 0] > 9)\n' + indented(UPDATE) + COPY, [-1]),
+    ],
+)
+def test_starts_that_the_whole_reduction_follows(body: str, starts: list[int]) -> None:
+    head = """
+@T.prim_func
+def main(A: T.Buffer((10, 8), "float32"), P: T.Buffer((10,), "int64"), Q: T.Buffer((10,), "int64")):
+    T.func_attr({"tir.noalias": True})
+    I = T.alloc_buffer((10,), "int64")
+    V = T.alloc_buffer((10,), "float32")
+    N = T.alloc_buffer((1,), "int32")
+"""
+    func = mlcc.parse(head + indented(body))["main"]
+    assert isinstance(func, tir.PrimFunc)
+    made = SimplifyArgUpdates().lower(func, {}, LowerOptions())
+    stores = [s.value for s in find(made, tir.BufferStore) if s.buffer.name == "I" and not isinstance(s.value, tir.Var)]
+    assert [next(find(Analyzer().simplify(value), tir.IntImm)).value for value in stores] == starts
+    a = np.random.default_rng(0).integers(0, 9, (10, 8)).astype(np.float32)
+    a[[1, 8]] = -np.inf
+    a[2, :5] = -np.inf
+    want, native = ([a, np.zeros(10, np.int64), np.zeros(10, np.int64)] for _ in range(2))
+    run_prim_func(func, want)
+    assert Native(func)(*native) == 0
+    for got, expected in zip(native[1:], want[1:], strict=True):
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_padded_elements_are_never_taken() -> None:
