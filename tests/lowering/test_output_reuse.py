@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -25,17 +27,25 @@ def parse(body: str, params: str = PARAMS, noalias: bool = True) -> tir.PrimFunc
     return made
 
 
-def left(func: tir.PrimFunc) -> list[str]:
-    """Return the temporaries that are left in the function; it and its native code compute what it did."""
+def left(func: tir.PrimFunc, sizes: Mapping[str, int] | None = None) -> list[str]:
+    """Return the temporaries that are left in the function; it and its native code compute what it did.
+
+    `sizes` are the values of names in shapes, in the order in which native code takes them.
+    """
+    sizes = sizes or {}
     rng = np.random.default_rng(1)
-    shapes = [tuple(tir.const_int(d) or 0 for d in b.shape) for b in func.buffers if b is not None]
+    shapes = [
+        tuple(sizes[d.name] if isinstance(d, tir.Var) else tir.const_int(d) or 0 for d in b.shape)
+        for b in func.buffers
+        if b is not None
+    ]
     arrays = [rng.integers(-9, 9, shape).astype("int32") for shape in shapes]
     expected, changed, lowered, native = ([a.copy() for a in arrays] for _ in range(4))
     after = reuse_outputs(realize_blocks(func))
     run_prim_func(func, expected)
     run_prim_func(after, changed)
     run_prim_func(lower_func(func), lowered)
-    assert Native(func)(*native) == 0
+    assert Native(func)(*native, symbols=tuple(sizes.values())) == 0
     for got in (changed, lowered, native):
         for one, two in zip(expected, got, strict=True):
             np.testing.assert_array_equal(two, one)
@@ -136,6 +146,56 @@ for i, j in T.grid(12, 20):
     B[i * 20 + j] = X[i, j]
 """
     assert left(parse(body, 'A: T.Buffer((12, 20), "int32"), B: T.Buffer((240,), "int32")')) == ["X"]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for again in range(2):\n    for i, j in T.grid(12, 20):\n        B[i, j] = X[i, j] * 2",
+        """
+N = T.alloc_buffer((1,), "int32")
+N[0] = 0
+while N[0] < 3:
+    for i, j in T.grid(12, 20):
+        B[i, j] = X[i, j] * 2
+    N[0] = N[0] + 1
+""",
+    ],
+)
+def test_what_is_read_again_keeps_a_temporary(loop: str) -> None:
+    body = """
+X = T.alloc_buffer((12, 20), "int32")
+for i, j in T.grid(12, 20):
+    X[i, j] = A[i, j]
+"""
+    assert "X" in left(parse(body + loop))
+
+
+def test_what_an_index_reads_keeps_a_temporary() -> None:
+    body = """
+X = T.alloc_buffer((12, 20), "int32")
+for i, j in T.grid(12, 20):
+    X[i, j] = A[i, j]
+for i, j in T.grid(12, 20):
+    B[i, j] = A[i, X[i, (j + 1) % 20] % 20] + X[i, j]
+"""
+    assert left(parse(body)) == ["X"]
+
+
+@pytest.mark.parametrize(("n", "m"), [(12, 20), (1, 1), (0, 5), (7, 1), (3, 65)])
+def test_rows_of_unknown_sizes(n: int, m: int) -> None:
+    body = """
+X = T.alloc_buffer((n, m), "int32")
+for i in T.parallel(n):
+    for j in range(m):
+        X[i, j] = A[i, j]
+    for j in range(1, m):
+        X[i, j] = X[i, j] + X[i, j - 1]
+    for j in range(m):
+        B[i, j] = X[i, j] * X[i, j]
+"""
+    params = 'A: T.Buffer(("n", "m"), "int32"), B: T.Buffer(("n", "m"), "int32")'
+    assert left(parse(body, params), {"n": n, "m": m}) == []
 
 
 def test_one_temporary_for_each_output() -> None:
