@@ -8,6 +8,7 @@ import pytest
 import mlcc
 from mlcc.ir import tir
 from mlcc.ir.node import find
+from mlcc.ir.visit import used_vars
 
 SHAPES: list[tuple[tuple[int, ...], int]] = [
     ((5, 16), 0), ((1, 17), 0), ((0, 17), 0), ((4, 0), 0), ((7, 3), 0), ((7, 16), 1), ((3, 5, 40), 1), ((3, 5, 40), 0),
@@ -58,6 +59,12 @@ def test_columns_of_unknown_sizes() -> None:
      ((50, 64), 1, "float32", False), ((50, 64), 0, "float16", False)],
 )  # fmt: skip
 def test_columns_are_scanned_side_by_side(shape: tuple[int, ...], axis: int, dtype: str, side_by_side: bool) -> None:
-    """By loops over a row inside the loop along the axis. Sums of halves are kept in float32, so in one variable."""
+    """The innermost loop runs along rows, and its iterations share no sum.
+
+    Sums of halves are kept in float32, so in one variable.
+    """
     kernel = mlcc.run_passes(mlcc.parse(text("cumsum", shape, dtype, axis)), "lower-to-tir")["cumsum"]
-    assert (next(find(kernel, tir.For)).var.name == "k") is side_by_side
+    innermost = list(find(kernel, tir.For))[-1]
+    (*_, store) = find(innermost, tir.BufferStore)
+    places = [store.indices, *(load.indices for load in find(store.value, tir.BufferLoad))]
+    assert all(innermost.var in used_vars(indices[-1]) for indices in places) is side_by_side
