@@ -13,7 +13,9 @@ from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.auto_schedule.gpu.split_k import rate_parts
+from mlcc.passes.auto_schedule.gpu.split_k import rate_parts, splittable_sizes
+from mlcc.passes.auto_schedule.kernel import AnyKernel
+from mlcc.passes.auto_schedule.products import only_product
 from mlcc.runtime.loader import load
 from mlcc.targets.cuda import ptxas
 from mlcc.targets.emulate.report import MeasuringDevice
@@ -128,6 +130,41 @@ def test_parts_of_reductions(tiles: int, depth: int, parts: int) -> None:
     assert rated[0][1] == parts and sorted(seconds) == list(range(1, min(64, depth // 128) + 1))
     assert rated[0][0] <= 1.1 * min(seconds.values()) and seconds[1] == time(depth, 1)
     assert parts == 1 or rated[0][0] < seconds[1] / 1.1
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "reduced", "dtype", "sizes"),
+    [
+        (64, 48, (512,), "float32", (64, 48, 512, 3)),
+        (64, 48, (512,), "float64", (64, 48, 512, 3)),
+        (64, 48, (512,), "float16", None),
+        (15, 64, (512,), "float32", None),
+        (64, 15, (512,), "float32", None),
+        ("m", 64, (512,), "float32", None),
+        (64, 64, (16, 32), "float32", None),
+    ],
+)
+def test_which_reductions_may_be_split(
+    m: object, n: int, reduced: tuple[int, ...], dtype: str, sizes: tuple[int, ...] | None
+) -> None:
+    along = ", ".join(map(str, reduced))
+    axes = ", ".join(f"k{at}" for at in range(len(reduced)))
+    rows = f'"{m}"' if isinstance(m, str) else m
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((3, {rows}, {along}), "{dtype}"), B: T.Buffer((3, {along}, {n}), "{dtype}"),
+         C: T.Buffer((3, {rows}, {n}), "{dtype}")):
+    for b, i, j, {axes} in T.grid(3, {m}, {n}, {along}):
+        with T.block("product"):
+            vb, vi, vj, {", ".join(f"v{at}" for at in range(len(reduced)))} = T.axis.remap("SSS{"R" * len(reduced)}", [b, i, j, {axes}])
+            with T.init():
+                C[vb, vi, vj] = T.{dtype}(0)
+            C[vb, vi, vj] = C[vb, vi, vj] + A[vb, vi, {axes.replace("k", "v")}] * B[vb, {axes.replace("k", "v")}, vj]
+"""  # noqa: E501
+    func = mlcc.parse(text)["main"]
+    assert isinstance(func, tir.PrimFunc)
+    _, found = only_product(AnyKernel.of(func, "main", GpuFacts.of(GPU)))
+    assert splittable_sizes(found) == sizes
 
 
 def test_large_products_have_pieces_of_threads() -> None:

@@ -14,6 +14,7 @@ from math import isqrt
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.gpu.product_parts import (
+    MIN_TILED_EXTENT,
     as_gemm,
     fuse_epilogue,
     has_several_axes,
@@ -22,7 +23,7 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
     schedule_rest,
 )
 from mlcc.passes.auto_schedule.gpu.simt_tiles import PARTS, PIECE, Tile, fitting_tiles, product_seconds
-from mlcc.passes.auto_schedule.gpu.split_k import add_parts, split_to_gemm
+from mlcc.passes.auto_schedule.gpu.split_k import add_parts, split_to_gemm, splittable_sizes
 from mlcc.passes.auto_schedule.gpu.strips import cache_strip, fetch, pipeline
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.nests import vectorizable_loop
@@ -30,8 +31,6 @@ from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.auto_schedule.tuning_choices import divisors, nearest_first
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
-
-MIN_TILED_EXTENT = 16  # least rows and columns for tiles to pay
 
 
 def matmul(kernel: GpuKernel) -> str:
@@ -61,8 +60,10 @@ def schedule_tiled(kernel: GpuKernel, block: BlockRV, product: Contraction, wind
     m, n = product.extent(product.m), product.extent(product.n)
     tiles = fitting_tiles(kernel.facts, m, n, product.times, element, windows)
     split = None
-    if not windows and m is not None and n is not None and product.times is not None:
-        split = split_to_gemm(kernel, block, product, partial(product_seconds, kernel.facts, m, n, element))
+    known = None if windows else splittable_sizes(product)
+    if known is not None:
+        time = partial(product_seconds, kernel.facts, *known[:2], element)
+        split = split_to_gemm(kernel, block, product, time)
     if split is not None:
         block, product = split.partial, split.product
         tiles = fitting_tiles(kernel.facts, m, n, product.times, element)

@@ -15,6 +15,8 @@ from mlcc.passes.auto_schedule.products import read_index
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
+MIN_TILED_EXTENT = 16  # least rows and columns for tiles to pay
+
 
 def has_several_axes(product: Contraction) -> bool:
     """Return True if an operand has several free axes, or the product several reduction axes."""

@@ -20,7 +20,7 @@ from mlcc.machine.gpu_rates import LAUNCH_SECONDS, GpuRates
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.contraction import Contraction, match_contraction
 from mlcc.passes.auto_schedule.gpu.nests import bind_to_grid
-from mlcc.passes.auto_schedule.gpu.product_parts import as_gemm, fuse_epilogue, pad_axes
+from mlcc.passes.auto_schedule.gpu.product_parts import MIN_TILED_EXTENT, as_gemm, fuse_epilogue, pad_axes
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import read_index
 from mlcc.passes.schedule.handles import BlockRV
@@ -64,7 +64,7 @@ def rate_parts(
 
 
 def split_reduction(kernel: GpuKernel, block: BlockRV, product: Contraction, time: ProductTime) -> SplitProduct | None:
-    """Split the reduction of a matrix product of known sizes into parts; return None if it should not be.
+    """Split the reduction of a matrix product into parts; return None if it may not or should not be.
 
     `time` is the expected time of its best tiles.
     """
@@ -113,13 +113,27 @@ def add_parts(kernel: GpuKernel, block: BlockRV) -> BlockRV:
     return store
 
 
+def splittable_sizes(product: Contraction) -> tuple[int, int, int, int] | None:
+    """Return the rows, columns, depth and batches of a product whose reduction may be split; None if it may not.
+
+    All sizes must be known, rows and columns enough for tiles, and operands matrices. There must be one reduction axis,
+    and partial sums of a type that loses nothing.
+    """
+    m, n, k, batches = (product.extent(product.m), product.extent(product.n), product.depth, product.times)
+    if m is None or n is None or k is None or batches is None or min(m, n) < MIN_TILED_EXTENT:
+        return None
+    if len(product.k) != 1 or product.lhs.windows or product.rhs.windows:
+        return None
+    return (m, n, k, batches) if str(product.stage.stores[0].buffer.dtype) in SUMS else None
+
+
 def _choose_parts(kernel: GpuKernel, product: Contraction, time: ProductTime) -> int:
-    result = product.stage.stores[0].buffer.dtype
-    sizes = (product.extent(product.m), product.extent(product.n), product.times, product.depth)
-    if len(product.k) != 1 or str(result) not in SUMS or None in sizes:
+    sizes = splittable_sizes(product)
+    if sizes is None:
         return 1
-    m, n, batches, depth = (size or 0 for size in sizes)
-    rated = rate_parts(kernel.facts, m * n * batches, depth, batches, result.bytes, time)
+    m, n, depth, batches = sizes
+    element = product.stage.stores[0].buffer.dtype.bytes
+    rated = rate_parts(kernel.facts, m * n * batches, depth, batches, element, time)
     offered = rated[:_OPTIONS] + [one for one in rated[_OPTIONS:] if one[1] == 1]
     if offered[0][1] == 1:
         offered = offered[:1]  # so that kernels which gain nothing have no choice to search

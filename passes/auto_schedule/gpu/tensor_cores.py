@@ -14,15 +14,14 @@ from math import prod
 
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.gpu.fragments import MmaKind, schedule_mma
-from mlcc.passes.auto_schedule.gpu.product_parts import as_gemm, schedule_others
-from mlcc.passes.auto_schedule.gpu.split_k import SplitProduct, add_parts, split_reduction
+from mlcc.passes.auto_schedule.gpu.product_parts import MIN_TILED_EXTENT, as_gemm, schedule_others
+from mlcc.passes.auto_schedule.gpu.split_k import SplitProduct, add_parts, split_reduction, splittable_sizes
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import PARTS, GemmSizes, fitting_choices, product_seconds
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_applicable
 from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.schedule.handles import BlockRV
 
-MIN_TILED_EXTENT = 16  # least rows and columns for tiles to pay
 UNKNOWN_EXTENT = 4096  # the assumed extent of unknown sizes
 
 # by the type of both operands and that of the sums
@@ -90,13 +89,11 @@ def _schedule(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
 
 
 def _split_reduction(kernel: GpuKernel, block: BlockRV, product: Contraction, kind: MmaKind) -> SplitProduct | None:
-    """Split the reduction of a product of known sizes if it is expected to finish earlier."""
-    m, n, k, batches = (product.extent(product.m), product.extent(product.n), product.depth, product.times)
-    if m is None or n is None or k is None or batches is None or product.lhs.windows or product.rhs.windows:
+    """Split the reduction of a product if it may be and is expected to finish earlier."""
+    known = splittable_sizes(product)
+    if known is None:
         return None
-    if min(m, n) < MIN_TILED_EXTENT:
-        return None
-    sizes = GemmSizes(m, n, k, batches, kind.bytes)
+    sizes = GemmSizes(*known, kind.bytes)
     return split_reduction(kernel, block, product, partial(product_seconds, kernel.facts, sizes, kind.depth))
 
 
