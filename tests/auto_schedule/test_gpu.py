@@ -11,8 +11,11 @@ import pytest
 import mlcc
 from mlcc.errors import CompileError
 from mlcc.ir import tir
+from mlcc.ir.dtypes import FLOAT32, FLOAT64, INT32
 from mlcc.ir.node import walk
+from mlcc.machine.gpu_rates import GpuRates
 from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.passes.auto_schedule.gpu.simt_tiles import product_seconds
 from mlcc.passes.auto_schedule.gpu.split_k import rate_parts, splittable_sizes
 from mlcc.passes.auto_schedule.kernel import AnyKernel
 from mlcc.passes.auto_schedule.products import only_product
@@ -165,6 +168,18 @@ def main(A: T.Buffer((3, {rows}, {along}), "{dtype}"), B: T.Buffer((3, {along}, 
     assert isinstance(func, tir.PrimFunc)
     _, found = only_product(AnyKernel.of(func, "main", GpuFacts.of(GPU)))
     assert splittable_sizes(found) == sizes
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90"])
+def test_products_take_the_time_of_their_type(arch: str) -> None:
+    facts = GpuFacts.of(f"cuda{{arch={arch}}}")
+    lanes = GpuRates.of(facts).lanes
+    step = {}
+    for dtype in (FLOAT32, FLOAT64, INT32):
+        short, long = (product_seconds(facts, 512, 512, 8, dtype, depth, 2) for depth in (1000, 2000))
+        step[str(dtype)] = (long - short) * lanes[str(dtype)]
+    assert step["float64"] == pytest.approx(step["float32"]) == pytest.approx(step["int32"])
+    assert lanes["float64"] < lanes["float32"]
 
 
 def test_large_products_have_pieces_of_threads() -> None:

@@ -62,7 +62,8 @@ def schedule_tiled(kernel: GpuKernel, block: BlockRV, product: Contraction, wind
     split = None
     known = None if windows else splittable_sizes(product)
     if known is not None:
-        time = partial(product_seconds, kernel.facts, *known[:2], element)
+        dtype = product.stage.stores[0].buffer.dtype
+        time = partial(product_seconds, kernel.facts, *known[:2], element, dtype)
         split = split_to_gemm(kernel, block, product, time)
     if split is not None:
         block, product = split.partial, split.product

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 
+from mlcc.ir.dtypes import DType
 from mlcc.machine.gpu_rates import GpuRates
 from mlcc.machine.gpu_tables import GpuFacts
 
@@ -99,10 +100,15 @@ def fitting_tiles(
     return sorted(timed, key=lambda pair: pair[0])
 
 
-def product_seconds(facts: GpuFacts, m: int, n: int, element: int, depth: int, batches: int) -> float:
-    """Return the expected seconds of a product with its best tile."""
+def product_seconds(facts: GpuFacts, m: int, n: int, element: int, dtype: DType, depth: int, batches: int) -> float:
+    """Return the expected seconds of a product of `m` x `n` results with its best tile.
+
+    `element` is the bytes of the widest element of operands and result, and `dtype` the type of the sums, which must be
+    one that `GpuRates.lanes` has a rate for. Each result is a sum of `depth` products; there are `batches` such
+    products in one kernel.
+    """
     rates = GpuRates.of(facts)
-    clocks_of_step = fitting_tiles(facts, m, n, batches, element)[0][0] / rates.lanes["float32"]
+    clocks_of_step = fitting_tiles(facts, m, n, batches, element)[0][0] / rates.lanes[str(dtype)]
     return (clocks_of_step * depth + STARTUP) / rates.hertz
 
 
