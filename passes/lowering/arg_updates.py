@@ -204,9 +204,9 @@ class _UpdateSimplifier(TirMutator):
             return False
         if start.number < load.number < update.number:
             return True
-        among = load.path[: shared + 1] in (start.path[: shared + 1], update.path[: shared + 1])
-        follows = load.number > update.number and store_covers(update, load, 0, self._collector().loose)
-        return among and not follows
+        if load.path[: shared + 1] not in (start.path[: shared + 1], update.path[: shared + 1]):
+            return False
+        return load.number < start.number or not store_covers(update, load, 0, self._collector().loose)
 
     def _collector(self) -> AccessCollector:
         """Return the accesses of all buffers that the function stores to."""
