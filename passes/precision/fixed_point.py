@@ -76,7 +76,7 @@ class FixedPointProducts(Pass):
 class _Weights:
     """Decoded weights (integer - zero) * scale: `data` as they are stored, scales and zero points as (groups, columns).
 
-    `flip` is exclusive-ored with the integers, so that they become unsigned; `zeros` are of those.
+    The integers are XORed with `flip` to make them unsigned; `zeros` are the zero points of the unsigned ones.
     """
 
     data: TensorData
@@ -100,13 +100,14 @@ class _Rewriter(RelaxMutator):
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if not isinstance(expr, relax.Call) or not decodes_weight(expr, multiple=1):
             return expr
-        weights = self.weights(self.uses.resolve(expr.args[1]), str(expr.struct_info.dtype))  # type: ignore[union-attr]
-        product = None if weights is None else self.sizes(expr, weights)
-        return expr if weights is None or product is None else self.product(expr, weights, product)
+        dtype = str(expr.struct_info.dtype)  # type: ignore[union-attr]
+        weights = self.match_weights(self.uses.resolve(expr.args[1]), dtype)
+        product = None if weights is None else self.plan_product(expr, weights)
+        return expr if weights is None or product is None else self.rewrite_product(expr, weights, product)
 
     # ------------------------------------------------------------ matching
 
-    def weights(self, value: relax.Expr, dtype: str) -> _Weights | None:
+    def match_weights(self, value: relax.Expr, dtype: str) -> _Weights | None:
         """Return the constants that a weight is dequantized from, or None for any other value."""
         if not is_call(value, "relax.dequantize") or value.attrs["out_dtype"] != dtype:  # type: ignore[attr-defined]
             return None
@@ -115,11 +116,13 @@ class _Rewriter(RelaxMutator):
         if is_call(integers, "relax.unpack_bits") and integers.attrs["axis"] in (0, -2):  # type: ignore[attr-defined]
             bits, signed_field = integers.attrs["bits"], integers.attrs["out_dtype"] == "int8"  # type: ignore[attr-defined]
             integers = self.uses.resolve(integers.args[0])  # type: ignore[attr-defined]
-        points = self.points(value.args[2])  # type: ignore[attr-defined]
-        if value.attrs["axis"] not in (0, -2) or not _is_known(integers) or not _is_known(scale) or points is None:  # type: ignore[attr-defined]
+        if value.attrs["axis"] not in (0, -2) or not _is_known(integers) or not _is_known(scale):  # type: ignore[attr-defined]
             return None
         data: TensorData = integers.data  # type: ignore[attr-defined]
         if str(data.dtype) not in ("int8", "uint8") or len(data.shape) != 2:
+            return None
+        points = self.known_points(value.args[2])  # type: ignore[attr-defined]
+        if points is None:
             return None
         signed = signed_field or str(data.dtype) == "int8"
         rows, columns = data.shape[0] * (8 // bits), data.shape[1]
@@ -129,24 +132,33 @@ class _Rewriter(RelaxMutator):
         half = 1 << (bits - 1) if signed else 0
         return _Weights(data, bits, half, scales, zeros.astype("int32") + half)
 
-    def points(self, zero: relax.Expr) -> Any:
+    def known_points(self, zero: relax.Expr) -> Any:
         """Return integer zero points as an array, also if they are unpacked or sliced; None if they are not known."""
-        value = self.evaluated(zero)
-        known = isinstance(value, relax.Constant) and value.data.dtype.is_int
+        value = self.evaluated(zero, {})
+        known = isinstance(value, relax.Constant) and value.data.array is not None and value.data.dtype.is_int
         return value.data.array if known else None  # type: ignore[union-attr]
 
-    def evaluated(self, expr: relax.Expr) -> relax.Expr | None:
-        """Return the value of an expression, computed if it is made of constants by operators; else None."""
+    def evaluated(self, expr: relax.Expr, done: dict[relax.Expr, relax.Expr | None]) -> relax.Expr | None:
+        """Return the value of an expression, computed if operators make it from constants; else None.
+
+        `done` has the values of the calls that were visited before.
+        """
         value = self.uses.resolve(expr)
         if not isinstance(value, relax.Call):
-            return value
-        args = [self.evaluated(arg) for arg in value.args]
-        if any(arg is None for arg in args):
-            return None
-        return fold_call(replace(value, args=tuple(args)), MAX_POINTS, MAX_POINTS)
+            return None if isinstance(value, relax.Var) else value
+        if value not in done:
+            done[value] = None
+            args: list[relax.Expr] = []
+            for arg in value.args:
+                known = self.evaluated(arg, done)
+                if known is None:
+                    return None
+                args.append(known)
+            done[value] = fold_call(replace(value, args=tuple(args)), MAX_POINTS, MAX_POINTS)
+        return done[value]
 
-    def sizes(self, call: relax.Call, weights: _Weights) -> FewBitProduct | None:
-        """Return the sizes of the function that computes a product; None if there is none, or it does not pay."""
+    def plan_product(self, call: relax.Call, weights: _Weights) -> FewBitProduct | None:
+        """Plan the function that computes a product; return None if there is none, or it does not pay."""
         x, info = call.args[0].struct_info, call.struct_info
         if not all(isinstance(i, relax.TensorStructInfo) and i.dims is not None for i in (x, info)):
             return None
@@ -179,7 +191,7 @@ class _Rewriter(RelaxMutator):
 
     # ------------------------------------------------------------ rewriting
 
-    def product(self, call: relax.Call, weights: _Weights, product: FewBitProduct) -> relax.Expr:
+    def rewrite_product(self, call: relax.Call, weights: _Weights, product: FewBitProduct) -> relax.Expr:
         """Return the call of a function that computes a product in fixed point."""
         function_lead = tuple(
             n if tir.const_int(n) is not None else tir.Var(f"n{at}", INT64) for at, n in enumerate(product.lead)

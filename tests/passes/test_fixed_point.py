@@ -17,7 +17,17 @@ from mlcc.targets.llvm.backend import BACKEND
 from tests.auto_schedule.kernels import chosen
 
 NATIVE, VNNI = "llvm{cpu=native}", "llvm{cpu=icelake-server}"
+DOTPROD = "llvm{triple=aarch64-linux-gnu cpu=neoverse-n1}"  # of signed bytes only
 UNIT = 2.0**-24
+
+
+def build(module: IRModule, target: str = NATIVE) -> Any:
+    """Compile as at -O2, but without folding small weights before the pass."""
+    return mlcc.build(module, target, pipeline=f"normalize,fixed-point-products,{BACKEND.levels['O2']}")
+
+
+def load(module: IRModule) -> Any:
+    return mlcc.load(build(module))["main"]
 
 
 class Product:
@@ -38,15 +48,18 @@ class Product:
             values -= (values >= half) * 2 * half
             self.packed = self.packed.view("int8") if bits == 8 else self.packed
         low, high = (-half, half) if signed else (0, 2 * half)
-        kind = "int8" if signed else "uint8"
+        kind, groups = "int8" if signed else "uint8", (depth // group, columns)
         points = {
             "half": np.array(0 if signed else half, kind), "none": np.array(0, kind),
-            "groups": random.integers(low, high, (depth // group, columns)).astype(kind),
+            "groups": random.integers(low, high, groups).astype(kind),
+            "wide": random.integers(-100000, 100000, groups).astype("int32"),
         }[zeros]  # fmt: skip
         scales = (random.random((depth // group, columns)) * 0.1 + 0.01).astype(scale_dtype)
         spread = np.repeat(points.astype("int64"), group, 0) if points.ndim else points.astype("int64")
         self.decoded = (values - spread) * np.repeat(scales.astype("float64"), group, 0)
-        self.range = 2.0**bits * np.repeat(scales.astype("float64"), group, 0)
+        self.range = (2.0**bits + (np.abs(spread) if zeros == "wide" else 0)) * np.repeat(
+            scales.astype("float64"), group, 0
+        )
         shape = f'"{rows}"' if isinstance(rows, str) else rows
         unpacked = "p" if bits == 8 else f'R.unpack_bits(p, axis=0, bits={bits}, out_dtype="{kind}")'
         stated = (
@@ -56,7 +69,7 @@ class Product:
         body = "".join(f"        {line}\n" for line in lines)
         text = (
             f'@R.function\ndef main(x: R.Tensor(({shape}, {depth}), "{dtype}"), {stated}, '
-            f'z: R.Tensor({points.shape}, "{kind}"), b: R.Tensor(({columns},), "{dtype}")):\n'
+            f'z: R.Tensor({points.shape}, "{points.dtype}"), b: R.Tensor(({columns},), "{dtype}")):\n'
             f"    with R.dataflow():\n{body}        R.output({result})\n    return {result}\n"
         )
         self.bias = random.standard_normal(columns).astype(dtype)
@@ -64,12 +77,8 @@ class Product:
         bound = {"p": self.packed, "s": scales, "z": points, "b": self.bias}
         self.module.functions["main"] = bind(self.module["main"], bound, "main", self.module, False)
 
-    def build(self, target: str = NATIVE) -> Any:
-        """Compile as at -O2, but without folding small weights before the pass."""
-        return mlcc.build(self.module, target, pipeline=f"normalize,fixed-point-products,{BACKEND.levels['O2']}")
-
-    def load(self, target: str = NATIVE) -> Any:
-        return mlcc.load(self.build(target))["main"]
+    def load(self) -> Any:
+        return load(self.module)
 
     def is_taken(self, target: str = VNNI) -> bool:
         """Whether the pass makes the product a function in fixed point, which the rule of that name schedules."""
@@ -149,12 +158,13 @@ def test_chunks_of_any_magnitude() -> None:
     assert not main(np.zeros((1, 256), "float32")).any()
 
 
+@pytest.mark.parametrize("depth", [32, 128])
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_rows_that_are_not_finite_are_nan(bad: float) -> None:
-    product = Product(3, 128, 32, 32)
-    x = data(3, 128)
+def test_rows_that_are_not_finite_are_nan(bad: float, depth: int) -> None:
+    product = Product(3, depth, 32, 32)
+    x = data(3, depth)
     expected = x.astype("float64") @ product.decoded
-    x[1, 77] = bad
+    x[1, 77 % depth] = bad
     y = product.load()(x)
     assert np.isnan(y[1]).all()
     np.testing.assert_allclose(y[[0, 2]], expected[[0, 2]], rtol=1e-4, atol=1e-4)
@@ -216,16 +226,48 @@ def test_what_is_left_alone() -> None:
     assert Product(1, 128, 32, 32).is_taken("llvm{cpu=alderlake}")
 
 
+def bound_product(
+    point: Any, scale: Any, dtype: str = "float32", lines: str = "", zero: str = "z", depth: int = 128
+) -> IRModule:
+    """A product of 2 rows with weights 0 .. 255, one zero point and one scale; `lines` compute `zero`."""
+    point, scale = np.array(point), np.array(scale)
+    source = (
+        f'@R.function\ndef main(x: R.Tensor((2, {depth}), "{dtype}"), p: R.Tensor(({depth}, 32), "uint8"), '
+        f's: R.Tensor((), "{scale.dtype}"), z: R.Tensor((), "{point.dtype}"), u: R.Tensor((), "int32")):\n'
+        f"    with R.dataflow():\n{lines}"
+        f'        y = R.matmul(x, R.dequantize(p, s, {zero}, axis=0, out_dtype="{dtype}"))\n'
+        "        R.output(y)\n    return y\n"
+    )
+    module = mlcc.parse(source)
+    weights = np.random.default_rng(6).integers(0, 256, (depth, 32)).astype("uint8")
+    bound = {"p": weights, "s": scale, "z": point}
+    module.functions["main"] = bind(module["main"], bound, "main", module, False)
+    return module
+
+
+def is_taken(module: IRModule) -> bool:
+    made = mlcc.run_passes(module, "normalize,fixed-point-products", target=VNNI)
+    return "matmul_fixed_point" in made.functions
+
+
+@pytest.mark.parametrize("start", ["u", 'R.astype(z, dtype="int32")'])
+def test_zero_points_that_share_operands(start: str) -> None:
+    """Each operator is evaluated once, and none of an operand that is not constant: 60 sums would take for ever."""
+    steps = "".join(f"        a{n + 1} = R.add(a{n}, a{n})\n" for n in range(60))
+    lines = f"        a0 = {start}\n{steps}"
+    assert is_taken(bound_product(np.uint8(8), np.float32(1), lines=lines, zero="a60")) == (start != "u")
+
+
 @pytest.mark.parametrize(
     ("target", "instruction"),
     [
         (VNNI, "vpdpbusd"),
         ("llvm{cpu=alderlake}", "vpdpbusd"),
-        ("llvm{triple=aarch64-linux-gnu cpu=neoverse-n1}", "sdot"),
+        (DOTPROD, "sdot"),
         ("llvm{triple=aarch64-linux-gnu cpu=neoverse-v1}", "usdot"),
     ],
 )
 @pytest.mark.parametrize("bits", [4, 8])
 def test_code_multiplies_bytes_in_groups(target: str, instruction: str, bits: int) -> None:
     product = Product(1, 256, 128, 32, bits)
-    assert instruction in product.build(target).emit("asm").decode()
+    assert instruction in build(product.module, target).emit("asm").decode()
