@@ -29,6 +29,8 @@ MAX_CHUNK = 128  # most elements of the data that share an exponent
 MAX_VECTORS = 4  # most vectors of columns of a panel
 MAX_PADDING = 1.05  # of the columns, by which wider panels may exceed narrower ones
 MAX_POINTS = 1 << 26  # zero points of a weight
+MAX_SCALE = 2.0**64  # of a weight: the sum of a chunk is less than 2**47 units
+FLOAT16_MAX = 65504.0
 BLOCK_BYTES = 1 << 24  # of the weights that are packed at a time
 
 
@@ -44,7 +46,8 @@ class FixedPointProducts(Pass):
     compile time.
 
     An element is off by at most 2**-22 of the greatest one of its chunk. A row with an infinity or NaN in it makes
-    NaNs of all its results.
+    NaNs of all its results. Weights are left alone if integers minus zero points may exceed
+    what sums in int32 hold, if scales exceed 2**64, or if decoded weights exceed the range of float16 and are clipped.
 
     Before:  q = R.unpack_bits(R.const(...), axis=0, bits=4)
              y = R.matmul(x, R.dequantize(q, R.const(...), R.const(8, "uint8"), axis=0))
@@ -130,7 +133,7 @@ class _Rewriter(RelaxMutator):
         if scales is None or zeros is None or len(zeros) not in (1, len(scales)):
             return None
         half = 1 << (bits - 1) if signed else 0
-        return _Weights(data, bits, half, scales, zeros.astype("int32") + half)
+        return _Weights(data, bits, half, scales, zeros.astype("int64") + half)
 
     def known_points(self, zero: relax.Expr) -> Any:
         """Return integer zero points as an array, also if they are unpacked or sliced; None if they are not known."""
@@ -173,6 +176,8 @@ class _Rewriter(RelaxMutator):
             return None
         unsigned = ("uint8", "int8") in self.facts.dots
         zeros = weights.zeros if unsigned or weights.bits < 8 else weights.zeros - 128
+        if chunk * 128 * (int(np.abs(zeros).max()) + 255) >= 1 << 31 or not _scales_fit(weights, dtype):
+            return None
         single = int(zeros.flat[0]) if (zeros == zeros.flat[0]).all() else None
         return FewBitProduct(
             lead=x.dims[:-1], depth=depth, columns=columns, bits=weights.bits, group=group, chunk=chunk,  # type: ignore[union-attr]
@@ -240,6 +245,15 @@ def packed_parameters(values: Any, product: FewBitProduct, dtype: str) -> Any:
     whole = np.zeros((groups, product.panels * product.panel), dtype)
     whole[:, : product.columns] = values
     return np.ascontiguousarray(whole.reshape(groups, product.panels, product.panel).transpose(1, 0, 2))
+
+
+def _scales_fit(weights: _Weights, dtype: str) -> bool:
+    """Return True if no decoded weight is clipped to the range of float16, and no scaled sum of a chunk overflows."""
+    points, scales = weights.zeros, np.abs(weights.scales.astype("float64"))
+    if dtype == "float16":
+        most = np.maximum(np.abs(points), np.abs((1 << weights.bits) - 1 - points))
+        return bool((most * scales <= FLOAT16_MAX).all())
+    return bool((scales <= MAX_SCALE).all())
 
 
 def _by_group(array: Any, rows: int, columns: int) -> Any:

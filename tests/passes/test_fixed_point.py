@@ -106,7 +106,7 @@ def data(rows: int, depth: int, dtype: str = "float32", seed: int = 1) -> np.nda
     group=st.sampled_from([16, 32, 64, 96, 160, 256]),
     columns=st.sampled_from([16, 17, 64, 75, 144, 210]),
     bits=st.sampled_from([4, 8, 4, 2, 1]),
-    zeros=st.sampled_from(["half", "none", "groups"]),
+    zeros=st.sampled_from(["half", "none", "groups", "wide"]),
     signed=st.booleans(),
     half_scales=st.booleans(),
 )
@@ -114,6 +114,7 @@ def data(rows: int, depth: int, dtype: str = "float32", seed: int = 1) -> np.nda
 @example(2, 1, 1024, 64, 8, "half", True, False)
 @example(1, 1, 10016, 16, 4, "groups", True, False)
 @example(5, 2, 32, 1001, 8, "groups", True, True)
+@example(2, 2, 128, 64, 8, "wide", False, False)
 def test_products_are_within_the_bound(
     rows: int, groups: int, group: int, columns: int, bits: int, zeros: str, signed: bool, half_scales: bool
 ) -> None:
@@ -248,6 +249,38 @@ def bound_product(
 def is_taken(module: IRModule) -> bool:
     made = mlcc.run_passes(module, "normalize,fixed-point-products", target=VNNI)
     return "matmul_fixed_point" in made.functions
+
+
+@pytest.mark.parametrize(
+    ("kind", "point", "taken"),
+    [
+        ("int32", 130000, True), ("int32", -130000, True), ("int32", 131072, False), ("int32", 1000000, False),
+        ("int32", -(2**31), False), ("uint32", 3000000000, False), ("uint16", 65535, True), ("int16", -32768, True),
+    ],
+)  # fmt: skip
+def test_zero_points_whose_sums_fit_in_int32(kind: str, point: int, taken: bool) -> None:
+    module = bound_product(np.array(point, kind), np.float32(0.01))
+    assert is_taken(module) == taken
+    x = np.array([[1], [-127 / 128]], "float32").repeat(128, 1)
+    expected = run_function(module, "main", [x, np.int32(0)])
+    np.testing.assert_allclose(load(module)(x, np.int32(0)), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "taken"),
+    [
+        ("float16", 264.0, True), ("float16", 266.0, False), ("float16", -300.0, False), ("float16", np.inf, False),
+        ("float32", 300.0, True), ("float32", 1e20, False), ("float32", np.inf, False), ("float32", np.nan, False),
+    ],
+)  # fmt: skip
+def test_scales_that_clip_or_overflow(dtype: str, scale: float, taken: bool) -> None:
+    """Weights of float16 are clipped to 65504 where they are decoded, which sums of integers do not know."""
+    module = bound_product(np.uint8(8), np.array(scale, dtype), dtype)
+    assert is_taken(module) == taken
+    if taken:
+        x = np.full((2, 128), 1e-4, dtype)
+        expected = run_function(module, "main", [x, np.int32(0)]).astype("float64")
+        np.testing.assert_allclose(load(module)(x, np.int32(0)), expected, rtol=2e-3)
 
 
 @pytest.mark.parametrize("start", ["u", 'R.astype(z, dtype="int32")'])
