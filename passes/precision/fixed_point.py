@@ -45,8 +45,8 @@ class FixedPointProducts(Pass):
     weights and added up exactly; the sums of a chunk are scaled and added up in float32. The weights are repacked at
     compile time.
 
-    An element is off by at most 2**-22 of the greatest one of its chunk. A row with an infinity or NaN in it makes
-    NaNs of all its results. Weights are left alone if integers minus zero points may exceed
+    An element is off by at most 2**-22 of the greatest one of its chunk, or by 2**-149 if that is more. A row with an
+    infinity or NaN in it makes NaNs of all its results. Weights are left alone if integers minus zero points may exceed
     what sums in int32 hold, if scales exceed 2**64, or if decoded weights exceed the range of float16 and are clipped.
 
     Before:  q = R.unpack_bits(R.const(...), axis=0, bits=4)

@@ -17,6 +17,7 @@ from mlcc.passes.fusion.op_pattern import ATTRIBUTE
 DIGITS = 3  # bytes of a number in fixed point
 WORD = 4  # bytes of neighbouring rows that one instruction multiplies and adds up
 _FRACTION = 21  # a unit is 2**-21 of the power of two at or below the greatest number of a chunk: 22 bits and a sign
+_LIFT = 64  # small data are multiplied by 2**64 before they are divided by units, which are divided by it at last
 _MANTISSA = 23  # bits of float32
 _BIAS = 127  # of its exponents
 _INFINITY = 0x7F800000  # its exponent bits, which are also those of NaN
@@ -86,21 +87,25 @@ def fixed_point_function(product: FewBitProduct) -> tir.PrimFunc:
         _shape(*lead, chunks), lambda *i: te.max(bits_of_magnitude(*i[:-1], i[-1] * p.chunk + k), axis=k), "greatest"
     )
 
-    def bits_of_unit(*i: Any) -> Any:
-        lowest = te.const((_FRACTION + 1) << _MANTISSA, "int32")  # so that the unit is a normal number
-        held = greatest(*i) & _INFINITY
-        return te.Select(held < lowest, lowest, held) - (_FRACTION << _MANTISSA)
+    def if_small(i: Any, small: Any, otherwise: Any) -> Any:  # data whose unit may be less than a normal number
+        return te.Select(greatest(*i) < (_FRACTION + 1) << _MANTISSA, small, otherwise)
+
+    def bits_of_unit(*i: Any) -> Any:  # of a small chunk: of the unit times 2**_LIFT
+        below, lift = (te.const(n << _MANTISSA, "int32") for n in (_FRACTION, _LIFT))
+        return (greatest(*i) & _INFINITY) - below + if_small(i, lift, te.const(0, "int32"))
 
     def unit_of(*i: Any) -> Any:
         power = te.Scalar(reinterpret("float32", bits_of_unit(*i).expr))
-        return te.Select(greatest(*i) < _INFINITY, power, te.const(float("nan"), "float32"))
+        factor = if_small(i, te.const(2.0**-_LIFT, "float32"), te.const(1.0, "float32"))
+        return te.Select(greatest(*i) < _INFINITY, power * factor, te.const(float("nan"), "float32"))
 
     unit = te.compute(_shape(*lead, chunks), unit_of, "unit")
 
     def units_of(*i: Any) -> Any:
         of_chunk = (*i[:-1], i[-1] // p.chunk)
         reciprocal = (2 * _BIAS << _MANTISSA) - bits_of_unit(*of_chunk)
-        return te.round(real(*i) * te.Scalar(reinterpret("float32", reciprocal.expr))).astype("int32")
+        lifted = real(*i) * if_small(of_chunk, te.const(2.0**_LIFT, "float32"), te.const(1.0, "float32"))
+        return te.round(lifted * te.Scalar(reinterpret("float32", reciprocal.expr))).astype("int32")
 
     in_units = te.compute(_shape(*lead, p.depth), units_of, "in_units")
 
@@ -141,7 +146,7 @@ def fixed_point_function(product: FewBitProduct) -> tir.PrimFunc:
         value = moved_sum(DIGITS - 1)
         for place in range(DIGITS - 2, -1, -1):
             value = value * te.const(256.0, "float32") + moved_sum(place)
-        return te.sum(value * unit(*outer, chunk) * scale(panel, group, column).astype("float32"), axis=chunk)
+        return te.sum(value * scale(panel, group, column).astype("float32") * unit(*outer, chunk), axis=chunk)
 
     products = te.compute(_shape(*lead, p.panels, p.panel), scaled, "panel_products")
     result = te.compute(
