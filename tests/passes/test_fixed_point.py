@@ -230,13 +230,21 @@ def test_epilogues_are_computed_with_the_panels() -> None:
     np.testing.assert_allclose(product.load()(x), y / (1 + np.exp(-y)), rtol=1e-5, atol=1e-5)
 
 
-def test_the_interpreter_agrees() -> None:
-    product = Product(2, 64, 32, 32, zeros="groups")
-    made = mlcc.run_passes(product.module, "normalize,fixed-point-products,lower-to-tir", target=VNNI)
+@pytest.mark.parametrize("zeros", ["half", "groups"])
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("target", [VNNI, DOTPROD])
+def test_the_interpreter_agrees(target: str, bits: int, signed: bool, zeros: str) -> None:
+    """Where instructions multiply signed bytes only, unsigned weights of 8 bits are moved by 128."""
+    product = Product(2, 64, 32, 32, bits, zeros, signed=signed)
+    made = mlcc.run_passes(product.module, "normalize,fixed-point-products,lower-to-tir", target=target)
+    assert "matmul_fixed_point" in made.functions
     x = data(2, 64)
+    x[1] *= 1e-37
     interpreted = run_function(made, "main", [x])
-    np.testing.assert_allclose(interpreted, product.load()(x), rtol=1e-6, atol=1e-6)
-    assert (np.abs(interpreted - x.astype("float64") @ product.decoded) <= product.bound(x, 32)).all()
+    np.testing.assert_allclose(interpreted, product.load()(x), rtol=1e-5, atol=1e-42)
+    error = np.abs(interpreted - x.astype("float64") @ product.decoded)
+    assert (error <= product.bound(x, 32) + 2.0**-149 * product.range.sum(0)).all()
 
 
 def test_what_is_left_alone() -> None:
