@@ -1,4 +1,4 @@
-"""Run LLVM in a child process if memory is limited, because LLVM aborts when an allocation fails."""
+"""Load LLVM, and run jobs in a child process where memory is limited, because LLVM aborts when an allocation fails."""
 
 from __future__ import annotations
 

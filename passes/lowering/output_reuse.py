@@ -111,7 +111,7 @@ def _is_before(access: Access, last: Access, depth: int) -> bool:
 
 
 class _Mover(TirMutator):
-    """Replace temporaries by outputs."""
+    """Redirect accesses of temporaries to outputs."""
 
     def __init__(self, places: Mapping[tir.Buffer, tir.Buffer]) -> None:
         super().__init__()
