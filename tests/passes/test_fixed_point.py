@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from mlcc.ir.module import IRModule
 from mlcc.passes.graph.bind_params import bind
 from mlcc.targets.llvm.backend import BACKEND
 from tests.auto_schedule.kernels import chosen
+from tests.targets.cross import Call, Platform, run
 
 NATIVE, VNNI = "llvm{cpu=native}", "llvm{cpu=icelake-server}"
 DOTPROD = "llvm{triple=aarch64-linux-gnu cpu=neoverse-n1}"  # of signed bytes only
+I8MM = "llvm{triple=aarch64-linux-gnu cpu=neoverse-v1}"
 UNIT = 2.0**-24
 
 
@@ -247,6 +250,17 @@ def test_the_interpreter_agrees(target: str, bits: int, signed: bool, zeros: str
     assert (error <= product.bound(x, 32) + 2.0**-149 * product.range.sum(0)).all()
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("target", [DOTPROD, I8MM])
+def test_the_instructions_of_aarch64(target: str, bits: int, tmp_path: Path) -> None:
+    platform = Platform(target, ("aarch64-linux-gnu-gcc", "-static"), ("qemu-aarch64", "-cpu", "max"))
+    platform.require()
+    product = Product(3, 96, 48, 32, bits, "groups")
+    x = data(3, 96) * np.array([[1], [1e-36], [1e30]], "float32")
+    ((y,),) = run(tmp_path, platform, build(product.module, target), [Call("main", [x, np.zeros_like(x[:, :48])], [1])])  # type: ignore[misc]
+    assert (np.abs(y - x.astype("float64") @ product.decoded) <= product.bound(x, 32)).all()
+
+
 def test_what_is_left_alone() -> None:
     assert not Product(33, 128, 32, 32).is_taken()  # many rows: weights are decoded before
     assert not Product(1, 128, 32, 4).is_taken()  # a group is less than a word of eight rows
@@ -325,7 +339,7 @@ def test_zero_points_that_share_operands(start: str) -> None:
         (VNNI, "vpdpbusd"),
         ("llvm{cpu=alderlake}", "vpdpbusd"),
         (DOTPROD, "sdot"),
-        ("llvm{triple=aarch64-linux-gnu cpu=neoverse-v1}", "usdot"),
+        (I8MM, "usdot"),
     ],
 )
 @pytest.mark.parametrize("bits", [4, 8])
