@@ -25,12 +25,14 @@ WAIT = 20.0  # seconds
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Image]:
-    """A pool of its own, with two threads."""
+    """A pool of its own, with two threads, whatever objects the process has loaded before."""
     module = ModuleText(Machine().triple)
     add_pool(module)
     obj = elf.read_object(compile_text(module.text(), Machine()).obj)
-    image = link_image(obj, lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL))
-    configure_pool()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlcc.runtime.image._SHARED", {})
+        image = link_image(obj, lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL))
+        configure_pool()
     ctypes.CFUNCTYPE(None, ctypes.c_int32)(image.functions[SET_THREADS])(2)
     yield image
 

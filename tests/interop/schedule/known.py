@@ -189,6 +189,31 @@ KNOWN: tuple[Known, ...] = (
         _code("E0651", "for a part of its axis"),
     ),
     Known(
+        "pad_einsum", WE_REFUSE,
+        "padding a spatial axis that does not index the output is refused: its iterations would write the output again",
+        _code("E0675", "would write"),
+    ),
+    Known(
+        "transform_layout", WE_REFUSE,
+        "a parameter from whose new shape a symbolic size can no longer be told is refused",
+        _code("E0670", "is known only from the shape"),
+    ),
+    Known(
+        "reverse_compute_at", WE_REFUSE,
+        "a loop that computes fewer elements than the box which the block would read there is refused",
+        _code("E0651", "may compute only"),
+    ),
+    Known(
+        "compute_at", WE_REFUSE,
+        "a block that nothing reads is refused at a loop that still computes what the block reads",
+        _code("E0650", "nothing reads what block"),
+    ),
+    Known(
+        "reindex", WE_REFUSE,
+        "a block of which the loops of its scope run only a part is refused: TVM's copy is of the whole",
+        _code("E0642", "run only a part of block"),
+    ),
+    Known(
         "reverse_compute_inline", WE_REFUSE, "a producer that adds to its output keeps it",
         _code("E0645", "adds to what"),
     ),
