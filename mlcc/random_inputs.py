@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mlcc.runtime.manifest import Dim, Value
+
+_MOST_ELEMENTS = 2**48  # of an array: more than an address space holds
 
 
 def random_inputs(
@@ -98,9 +101,20 @@ def _random(name: str, leaf: Value, symbols: Mapping[str, int], rng: np.random.G
     if any(extent < 0 for extent in shape):
         raise CompileError(error("E0017", f"the sizes give parameter `{name}` the shape {shape}"))
     dtype = DType.of(base)
+    if math.prod(shape) > _MOST_ELEMENTS:
+        raise _too_large(name, shape)
     if rng is None:
         return np.broadcast_to(encode(np.zeros(()), dtype) if dtype.is_float else np.zeros((), str(dtype)), shape)
-    if dtype.is_float:
-        values = rng.random(shape)
-        return np.asarray(values) if leaf.kind == "scalar" else encode(values, dtype)
-    return np.asarray(rng.integers(0, 2, shape)).astype(str(dtype))
+    try:
+        if dtype.is_float:
+            values = rng.random(shape)
+            return np.asarray(values) if leaf.kind == "scalar" else encode(values, dtype)
+        return np.asarray(rng.integers(0, 2, shape)).astype(str(dtype))
+    except MemoryError:
+        raise _too_large(name, shape) from None
+
+
+def _too_large(name: str, shape: tuple[int, ...]) -> CompileError:
+    """Return the error of an array that no memory holds."""
+    text = f"parameter `{name}` of shape {shape} does not fit into memory"
+    return CompileError(error("E0017", text, help="give smaller sizes: --size n=32"))

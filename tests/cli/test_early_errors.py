@@ -71,6 +71,8 @@ CALLS = [
     (("--in", "all.npz", "--func", "pair"), "E0004", "has no parameter `w`"),
     (("--random",), "E0017", "the size of `n`"),
     (("--random", "--size", "n=3,k=2"), "E0017", "`k`"),
+    (("--random", "--size", f"n={2**62}"), "E0017", "does not fit into memory"),
+    (("--random", "--size", f"n={10**20}"), "E0017", "does not fit into memory"),
 ]
 COMMANDS = [
     ("run",), ("run", "-O0", "--trace", "t.json"), ("run", "--compare-with", "interp"), ("run", "--check-nan"),
