@@ -248,7 +248,7 @@ class Outputs:
         if old is not None and _contains_or_damaged(holds, old):
             return {}
         self._seen.discard(path)  # reading it for this comparison does not make it an input
-        output = Output(path, f"the constants of {owner} go into", "arrays")
+        output = Output(path, f"the archive of constants of {owner},", "arrays")
         problem = _write_problem(output) or self._clash(output)
         if problem is None and not self.force and (old is None or old.comment != ownership_comment(owner)):
             text = f"{owner} needs its constants in {path}, which exists and was not written by mlcc for this purpose"
