@@ -131,6 +131,9 @@ def command(
     return 0
 
 
+_NOT_RUN = ("exit status 126", "exit status 127")  # of a shell that may not run a command, or does not find it
+
+
 def _pass_texts(pipeline: str, target: str) -> tuple[str, ...]:
     from mlcc.machine.target import Target
     from mlcc.passes.manage.manager import Pipeline
@@ -153,9 +156,12 @@ def _command_observer(line: str, scratch: str) -> Callable[[Program, float], str
 
 def _require(outcome: str, wanted: str | None, is_command: bool, file: str) -> None:
     """Raise CompileError E0518 if the program does not do what is to be kept."""
-    from mlcc.errors import CompileError, error
-    from mlcc.reduce.outcomes import CRASH, OK
+    from mlcc.errors import CompileError, did_you_mean, error
+    from mlcc.reduce.outcomes import CRASH, DIFFERS, OK
 
+    if is_command and outcome in _NOT_RUN:
+        hint = did_you_mean(str(wanted), (CRASH, DIFFERS)) or f"name a command, or {CRASH}, {DIFFERS} or a code"
+        raise CompileError(error("E0518", f"the shell cannot run `{wanted}` ({outcome})", help=hint))
     is_as_wanted = outcome != OK if wanted is None else is_command or outcome.startswith(wanted)
     if not is_as_wanted:
         what = "nothing fails" if outcome == OK else f"it is another failure: {outcome}"

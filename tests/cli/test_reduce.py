@@ -218,6 +218,14 @@ def test_a_result_within_the_time_limit_is_valid(mlcc: Tool) -> None:
     assert "stopped before the end" in mlcc.err
 
 
+@pytest.mark.parametrize(
+    ("keep", "hint"), [("bogus", "name a command, or crash, differs or a code"), ("difers", "did you mean `differs`?")]
+)
+def test_a_command_that_the_shell_does_not_find_is_no_failure(mlcc: Tool, keep: str, hint: str) -> None:
+    assert mlcc("reduce", "net.mlc", "--keep", keep, code=1) == ""
+    assert f"error[E0518]: the shell cannot run `{keep}` (exit status 127)\n  help: {hint}" in mlcc.err
+
+
 def test_ctrl_c_writes_the_smallest_text_so_far(mlcc: Tool, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mlcc", "reduce", "net.mlc", "-o", "small.mlc", "--keep"]
     mark = tmp_path / "runs"
