@@ -348,7 +348,7 @@ def _run_pass(
         emit_warnings(ctx.warned, observers)
     except (MlccError, PassFailed, RecursionError, MemoryError):
         raise
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         if is_out_of_memory(exc):
             raise
         foreign = plugins.failure(exc, f"pass `{current}` failed", type(current))

@@ -31,7 +31,7 @@ def directive(text: str) -> str | None:
 
 
 def write_reproducer(
-    module: IRModule, pipeline: Pipeline, ctx: PassContext, exc: Exception, command: str | None = None
+    module: IRModule, pipeline: Pipeline, ctx: PassContext, exc: BaseException, command: str | None = None
 ) -> str | None:
     """Write a reproducer to the folder for temporary files and return its path; None if even that fails.
 

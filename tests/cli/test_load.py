@@ -177,6 +177,7 @@ def test_what_cannot_be_loaded_is_shown_at_its_place(
         ("return 1 / 0", (14, 16), "ZeroDivisionError: division by zero"),
         ("return module.nothing", (14, 16), "has no attribute 'nothing'"),
         ("return max(module.functions.values(), 1)", (14, 16), "TypeError"),  # raised in what it calls
+        ("raise SystemExit(0)", (14, 9), "SystemExit: 0"),
         ("return None", (8, 1), "`run` returned NoneType, not a module"),
         ("module.functions.clear(); return module", (8, 1), "changed the module that it was given"),
     ],
