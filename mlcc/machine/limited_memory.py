@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NoReturn, TypeVar
 from mlcc.errors import CompileError, error, is_out_of_memory
 
 T = TypeVar("T")
+_SECONDS_TO_LOAD = 20  # of CPU time, where a tenth of a second is usual
 
 
 def memory_is_limited() -> bool:
@@ -30,10 +31,11 @@ def memory_is_limited() -> bool:
 def llvm_library() -> Any:
     """Return llvmlite.binding, loaded. Raises CompileError E0016 if memory is limited and too small for it.
 
-    LLVM aborts if an allocation fails while its library is being loaded, so a child process tries first.
+    LLVM aborts if an allocation fails while its library is being loaded, so a child process tries first. CPython 3.11
+    may loop forever where it unwinds an exception without memory, so the CPU time of that process is bounded.
     """
     if memory_is_limited() and "llvmlite.binding.ffi" not in sys.modules:
-        run_apart(_load_llvm)
+        run_apart(_load_llvm, cpu_seconds=_SECONDS_TO_LOAD)
     _load_llvm()
     return importlib.import_module("llvmlite.binding")
 
@@ -42,8 +44,8 @@ def _load_llvm() -> None:
     importlib.import_module("llvmlite.binding").get_default_triple()
 
 
-def run_apart(job: Callable[[], T]) -> T:
-    """Run a job in a forked process; return its result, or raise its exception.
+def run_apart(job: Callable[[], T], cpu_seconds: int | None = None) -> T:
+    """Run a job in a forked process, which may use so much CPU time; return its result, or raise its exception.
 
     Raises CompileError E0016 if the process runs out of memory or is ended by a signal.
     """
@@ -53,7 +55,7 @@ def run_apart(job: Callable[[], T]) -> T:
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as stderr:
         child = os.fork()
         if child == 0:
-            _run_job(job, answer, stderr)
+            _run_job(job, answer, stderr, cpu_seconds)
         try:
             _, status = os.waitpid(child, 0)
         except BaseException:
@@ -74,13 +76,15 @@ def run_apart(job: Callable[[], T]) -> T:
     raise value
 
 
-def _run_job(job: Callable[[], Any], answer: BinaryIO, stderr: BinaryIO) -> NoReturn:
+def _run_job(job: Callable[[], Any], answer: BinaryIO, stderr: BinaryIO, cpu_seconds: int | None) -> NoReturn:
     """Run the job in the child and exit: control never returns to the parent's code."""
     try:
         import pickle
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if cpu_seconds is not None:
+            _limit_cpu_time(cpu_seconds)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.dup2(stderr.fileno(), 2)
         try:
@@ -92,6 +96,14 @@ def _run_job(job: Callable[[], Any], answer: BinaryIO, stderr: BinaryIO) -> NoRe
         os._exit(0)
     finally:
         os._exit(1)
+
+
+def _limit_cpu_time(seconds: int) -> None:
+    """Have the system end this process, by SIGXCPU, once it has used so much CPU time."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds if most == resource.RLIM_INFINITY else min(seconds, most), most))
 
 
 def _out_of_memory_error(status: int, stderr: str) -> CompileError:

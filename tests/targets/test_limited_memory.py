@@ -50,8 +50,9 @@ def test_a_limit_that_is_enough() -> None:
 
 LOAD = """
 import ctypes, os, pickle, resource, signal, sys, tempfile
-from mlcc.errors import CompileError
+from mlcc.machine import limited_memory
 from mlcc.machine.limited_memory import llvm_library
+limited_memory._SECONDS_TO_LOAD = 1
 size = int(open("/proc/self/statm").read().split()[0]) * 4096
 
 def outcome(extra):
@@ -75,7 +76,7 @@ print(low, *(outcome(low + (n << 15)) for n in range(-128, 16)))
 
 def test_a_library_whose_constructors_get_no_memory() -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", LOAD], env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", LOAD], env=env, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.split()[1:]) == {"0", "1"}, done.stdout
 
@@ -104,3 +105,13 @@ def test_results_and_exceptions_come_back() -> None:
         run_apart(lambda: 1 // 0)
     with pytest.raises(CompileError, match=r"E0016.*SIGKILL"):
         run_apart(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def _loop_forever() -> None:
+    while True:
+        pass
+
+
+def test_a_job_that_loops_forever_is_ended() -> None:
+    with pytest.raises(CompileError, match=r"E0016.*SIGXCPU"):
+        run_apart(_loop_forever, cpu_seconds=1)
