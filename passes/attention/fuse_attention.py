@@ -17,7 +17,7 @@ from mlcc.passes.attention.operands import Operands
 from mlcc.passes.attention.operator import ATTENTION_OPERATORS, from_operator
 from mlcc.passes.attention.result_layout import ResultLayout
 from mlcc.passes.attention.spec import Attention
-from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_with_added_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.patterns.pattern_match import Index
 from mlcc.relax.construct import call_tir, prim_value
@@ -46,9 +46,7 @@ class FuseAttention(Pass):
         def change(name: str, func: relax.Function) -> relax.Function:
             return _Fuser(builder, func, facts).visit_function(func)
 
-        fused = map_relax_functions(module, change, primitive=False)
-        fused.functions = {n: fused.functions.get(n, f) for n, f in builder.module.functions.items()}
-        return fused
+        return map_with_added_functions(module, builder, change)
 
 
 class _Fuser(RelaxMutator):

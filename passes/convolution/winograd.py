@@ -17,11 +17,11 @@ from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.passes.convolution.winograd_choice import MAX_ERROR, Choice, admitted_error, choose_variant, convolution_shape
 from mlcc.passes.convolution.winograd_kernel import winograd_function
 from mlcc.passes.graph.clean_up import clean_up_rewritten
-from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_with_added_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import call_tir, tensor_info
 from mlcc.relax.module_builder import ModuleBuilder
-from mlcc.relax.queries import DefUse, is_call, is_primitive
+from mlcc.relax.queries import DefUse, is_call
 
 BLOCK_OUTPUTS = 128  # output channels whose weights are transformed at a time
 
@@ -57,16 +57,10 @@ class Winograd(Pass):
         limit = admitted_error(self.max_error, ctx.target)
 
         def change(_: str, func: relax.Function) -> relax.Function:
-            if is_primitive(func):
-                return func
             rewriter = _Rewriter(builder, DefUse.of(func), facts, limit, self.always)
             return clean_up_rewritten(rewriter.visit_function(func), func, builder.module)
 
-        changed = map_relax_functions(module, change)
-        if changed is module:
-            return module
-        changed.functions = {n: changed.functions.get(n, f) for n, f in builder.module.functions.items()}
-        return changed
+        return map_with_added_functions(module, builder, change)
 
 
 class _Rewriter(RelaxMutator):

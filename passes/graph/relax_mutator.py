@@ -19,6 +19,7 @@ from mlcc.relax.construct import (
     merge_blocks,
     with_bound_result,
 )
+from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import is_primitive
 
 
@@ -28,6 +29,14 @@ def map_relax_functions(module: IRModule, rewrite: Any, primitive: bool = True) 
     for name, func in module.functions.items():
         if isinstance(func, relax.Function) and (primitive or not is_primitive(func)):
             new_module.functions[name] = rewrite(name, func)
+    return new_module
+
+
+def map_with_added_functions(module: IRModule, builder: ModuleBuilder, rewrite: Any) -> IRModule:
+    """Return a copy of the module with every relax function rewritten but fused ones, and with the functions that
+    `rewrite` adds to `builder`, whose module was a copy of this one, in its order."""
+    new_module = map_relax_functions(module, rewrite, primitive=False)
+    new_module.functions = {n: new_module.functions.get(n, f) for n, f in builder.module.functions.items()}
     return new_module
 
 

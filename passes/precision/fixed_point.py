@@ -18,12 +18,12 @@ from mlcc.ops.lazy import np
 from mlcc.passes.graph.clean_up import clean_up_rewritten
 from mlcc.passes.graph.few_rows import decodes_weight
 from mlcc.passes.graph.fold_constants import fold_call
-from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_with_added_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.precision.fixed_point_kernel import WORD, FewBitProduct, fixed_point_function
 from mlcc.relax.construct import call_tir, tensor_info
 from mlcc.relax.module_builder import ModuleBuilder
-from mlcc.relax.queries import DefUse, is_call, is_primitive
+from mlcc.relax.queries import DefUse, is_call
 
 MAX_CHUNK = 128  # most elements of the data that share an exponent
 MAX_VECTORS = 4  # most vectors of columns of a panel
@@ -63,16 +63,10 @@ class FixedPointProducts(Pass):
         builder = ModuleBuilder(module)
 
         def change(_: str, func: relax.Function) -> relax.Function:
-            if is_primitive(func):
-                return func
             rewriter = _Rewriter(builder, DefUse.of(func), facts)
             return clean_up_rewritten(rewriter.visit_function(func), func, builder.module)
 
-        changed = map_relax_functions(module, change)
-        if changed is module:
-            return module
-        changed.functions = {n: changed.functions.get(n, f) for n, f in builder.module.functions.items()}
-        return changed
+        return map_with_added_functions(module, builder, change)
 
 
 @dataclass(frozen=True)

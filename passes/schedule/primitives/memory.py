@@ -81,13 +81,7 @@ def unsafe_set_dtype(state: State, block: BlockRef, buffer_index: BufferArg, dty
     new_dtype = _data_type(dtype)
     if buffer.dtype is new_dtype:
         return
-    site = _allocating_block(block, buffer, "the type")
-
-    def retyped(old: tir.Buffer) -> tir.Buffer:
-        pointer = tir.PointerType(new_dtype, old.scope)
-        return replace(old, dtype=new_dtype, data=tir.Var(old.data.name, old.data.dtype, pointer))
-
-    _replace_buffer(state, block, site, _Retype(_replacements_with_views(block.tree, buffer, retyped)))
+    _store_as(state, block, buffer, new_dtype, _Retype)
 
 
 @primitive()
@@ -105,13 +99,17 @@ def widen(state: State, block: BlockRef, buffer_index: BufferArg, dtype: str) ->
         raise Refusal("E0683", message, help="`unsafe_set_dtype` accepts a type that rounds")
     if buffer.dtype is new_dtype:
         return
+    _store_as(state, block, buffer, new_dtype, _Widen)
+
+
+def _store_as(state: State, block: BlockRef, buffer: tir.Buffer, dtype: DType, change: type[_Retype]) -> None:
+    """Change the type of the buffer and of its views by `change`. Raises Refusal E0679 if no block allocates it."""
     site = _allocating_block(block, buffer, "the type")
 
     def retyped(old: tir.Buffer) -> tir.Buffer:
-        pointer = tir.PointerType(new_dtype, old.scope)
-        return replace(old, dtype=new_dtype, data=tir.Var(old.data.name, old.data.dtype, pointer))
+        return replace(old, dtype=dtype, data=tir.Var(old.data.name, old.data.dtype, tir.PointerType(dtype, old.scope)))
 
-    _replace_buffer(state, block, site, _Widen(_replacements_with_views(block.tree, buffer, retyped)))
+    _replace_buffer(state, block, site, change(_replacements_with_views(block.tree, buffer, retyped)))
 
 
 _MANTISSA_BITS = {"float": {16: 11, 32: 24, 64: 53}, "bfloat": {16: 8}}
