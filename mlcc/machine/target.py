@@ -308,10 +308,13 @@ _MEANT = {  # words for machines that are no targets
     **dict.fromkeys(("gpu", "nvidia", "nvptx", "ptx"), _GPU),
     **dict.fromkeys(
         ("opencl", "vulkan", "metal", "rocm", "hip", "webgpu", "amd"),
-        "the targets are `llvm`, a CPU, and `cuda`, a GPU of NVIDIA's (`--emit metal` writes its kernels as Metal)",
+        "the targets are `llvm`, a CPU, `c`, source for any, and `cuda`, a GPU of NVIDIA's (`--emit metal` writes its "
+        "kernels as Metal)",
     ),
     **dict.fromkeys(("riscv", "riscv64"), "it is `llvm{triple=riscv64-linux-gnu}`"),
-    **dict.fromkeys(("wasm", "hexagon"), "code for CPUs is made for x86_64, aarch64 and riscv64: `llvm`"),
+    **dict.fromkeys(
+        ("wasm", "hexagon"), "`llvm` is for x86_64, aarch64 and riscv64; `c` makes C source for any compiler"
+    ),
 }
 KINDS: dict[str, type[Target]] = {"c": CTarget, "cuda": CudaTarget, "llvm": LlvmTarget}
 
